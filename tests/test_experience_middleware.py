@@ -479,7 +479,7 @@ def test_counts_outlive_the_scopes_that_are_kept(monkeypatch: pytest.MonkeyPatch
         for user in "abcde":
             asked(agent, user=user)
     assert (cache.stats()["hits"], cache.stats()["misses"], cache.stats()["stored"]) == (5, 5, 5)
-    assert len(cache._answers.values()) == 2
+    assert len(cache._answers_by_scope.values()) == 2
 
 
 def test_what_ends_after_its_scope_has_left_is_counted_scored_and_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

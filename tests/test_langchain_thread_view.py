@@ -12,7 +12,6 @@ from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
-from langmem_adapters.conversation.stored_summary import unspaced_text
 from langmem_adapters.langchain import BrainMemoryMiddleware
 from langmem_adapters.langchain.threads import view
 from langmem_adapters.langchain.threads.overlap import merge
@@ -75,14 +74,14 @@ def _behind_a_summary() -> tuple[list[BaseMessage], list[Message], int]:
 def test_nor_where_the_thread_has_ids_of_its_own(session: tuple[list[BaseMessage], list[Message], int]) -> None:
     messages, history, start = session
     thread = Thread([message.model_copy(update={"id": f"own {message.id}"}) for message in messages])
-    first = shared_state(history, thread, start, (), unspaced_text)[FIRST_SHARED_KEY]
+    first = shared_state(history, thread, start, ())[FIRST_SHARED_KEY]
     assert merge(history, *thread.relevant_to(history, start, first)) == merge(history, thread[:], start)
 
 
 def test_what_comes_before_the_session_is_not_looked_at_again_though_the_ids_are_others() -> None:
     thread = Thread([_message(n, ("user", "assistant")[n % 2], f"{n}") for n in range(100)])
     history = [message.model_copy(update={"id": f"x{n}"}) for n, message in enumerate(thread[90:])]
-    known = shared_state(history, thread, 100, (), unspaced_text)
+    known = shared_state(history, thread, 100, ())
     assert known == {SHARED_IDS_KEY: [message.id for message in history], FIRST_SHARED_KEY: {"x0": "m90"}}
     assert thread.relevant_to(history, 100, known[FIRST_SHARED_KEY]) == (thread[90:], 10)
     # Another first message: the thread may begin elsewhere.

@@ -14,7 +14,7 @@ from langmem_adapters.indexes.lexical import LexicalIndex
 from langmem_adapters.keys import Namespace
 from langmem_adapters.langgraph import items as stored_items
 from langmem_adapters.langgraph.items import NamespaceItems
-from langmem_adapters.langgraph.stored_item import StoredItem
+from langmem_adapters.langgraph.stored_items import StoredItem
 from langmem_adapters.protocols import Store
 from langmem_adapters.records.journal import COMPACTION_KEY
 from langmem_adapters.stores.memory import MemoryStore

@@ -29,7 +29,6 @@ from langgraph.types import Command, interrupt
 from langmem_adapters import BrainMemory, Message, SerializationError
 from langmem_adapters.conversation.session import Context
 from langmem_adapters.conversation.storable import without_unstorable
-from langmem_adapters.conversation.stored_summary import unspaced_text
 from langmem_adapters.errors import StoreUnavailable
 from langmem_adapters.flow import run
 from langmem_adapters.langchain import (
@@ -212,16 +211,13 @@ def test_an_error_that_is_no_messages_own_is_not_hidden(caplog: pytest.LogCaptur
 
 def test_a_saved_thread_is_known_by_ids_and_a_clients_by_its_words() -> None:
     history = [Message(id="1", role="user", content="yes"), Message(id="2", role="assistant", content="ok")]
-    same = Thread([HumanMessage("yes", id="1"), AIMessage("ok", id="2")])
-    again = Thread([HumanMessage("yes", id="new 1"), AIMessage("ok", id="new 2")])
+    same = [HumanMessage("yes", id="1"), AIMessage("ok", id="2")]
+    again = [HumanMessage("yes", id="new 1"), AIMessage("ok", id="new 2")]
+    saved, context = {"brain_began": ""}, Context(None, history)
     for brain in (None, memory().brain("s", user="ada")):
-        assert run(count_recorded_at_start(brain, again, {}, Context(None, history), unspaced_text)) == 2
-        assert (
-            run(count_recorded_at_start(brain, again, {"brain_began": ""}, Context(None, history), unspaced_text)) == 0
-        )
-        assert (
-            run(count_recorded_at_start(brain, same, {"brain_began": ""}, Context(None, history), unspaced_text)) == 2
-        )
+        assert run(count_recorded_at_start(brain, Thread(again), context)) == 2
+        assert run(count_recorded_at_start(brain, Thread(again, state=saved), context)) == 0
+        assert run(count_recorded_at_start(brain, Thread(same, state=saved), context)) == 2
 
 
 # --- beside others that take messages out of the thread -----------------------------------------------------

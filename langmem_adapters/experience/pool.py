@@ -146,10 +146,12 @@ class ExperiencePool(Shared, PoolFlows):
             if len(self._counts_by_tag) > _MAX_TAGS:
                 del self._counts_by_tag[next(iter(self._counts_by_tag))]
 
-    def _share_counts_of(self, other: ExperiencePool) -> ExperiencePool:
-        """Share the counts of another pool of this tag from now on."""
-        self._counts_by_tag, self._counts_lock, self._counts = other._counts_by_tag, other._counts_lock, other._counts
-        return self
+    def _of(self, *, user: str = "", tenant: str = "") -> ExperiencePool:
+        """The same pool of another owner; both add up their counts."""
+        pool = copy.copy(self)
+        pool.scope = checked_scope(tenant=tenant, user=user)
+        pool._shelf = pool._make_shelf(pool)  # noqa: SLF001 - a pool like this one
+        return pool
 
     @property
     def store(self) -> Store:

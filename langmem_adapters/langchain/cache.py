@@ -117,7 +117,6 @@ class ExperienceCache(Shared, CachedModel, BaseCache):
             if judge is not None:
                 raise ConfigurationError("give the judge to the cache or to its semantic mode, not to both")
             judge = mode.judge
-        self._uses_read_cache = keep is not None and judge is None  # a judge must be asked each time, and may be slow
         check_sync_functions(timer=timer)
         self._counts = Counts()
         self._warn = WarnOnce()
@@ -126,25 +125,20 @@ class ExperienceCache(Shared, CachedModel, BaseCache):
         self._answer_settings |= {"clock": clock, "timer": timer, "new_id": new_id}
         self._answer_settings |= {"should_store": should_store, "scorer": scorer, "judge": judge, "on_error": on_error}
         metric = metric_of if prices else None
-
-        def make_pool(tenant: str) -> ExperiencePool:
-            return ExperiencePool(
-                opened_store,
-                tag=tag,
-                tenant=tenant,
-                ttl=ttl,
-                max_entries=max_entries,
-                max_bytes=max_bytes,
-                keep=keep,
-                prices=prices,
-                clock=clock,
-                new_id=new_id,
-            )
-
-        totals_pool = make_pool("")  # adds up the counts of all tenants
+        shared_pool = ExperiencePool(
+            opened_store,
+            tag=tag,
+            ttl=ttl,
+            max_entries=max_entries,
+            max_bytes=max_bytes,
+            keep=keep,
+            prices=prices,
+            clock=clock,
+            new_id=new_id,
+        )
 
         def make_tenant_cache(tenant: str) -> TenantCache:
-            pool = make_pool(tenant)._share_counts_of(totals_pool)  # noqa: SLF001 - pools of its own
+            pool = shared_pool._of(tenant=tenant)  # noqa: SLF001 - a pool of its own
             paraphrases = None if mode is None or index is None else Paraphrases(mode, pool, index, self._counts)
             own_settings: dict[str, Any] = {"wait": 0.0, "output_version": None, "only_chats": False, "metric": metric}
             answers = Answers(pool, paraphrases=paraphrases, **own_settings, **self._answer_settings)
@@ -166,7 +160,7 @@ class ExperienceCache(Shared, CachedModel, BaseCache):
         if (tenant_cache := self._tenants.current_for_call()) is None:
             return None
         request = self._request(prompt, llm_string)
-        if (recent := self._recent_answer(tenant_cache, request)) is not None:
+        if (recent := tenant_cache.answers.recent(request.key)) is not None:
             return recent
         return run(self._look_up(tenant_cache, request))
 
@@ -175,7 +169,7 @@ class ExperienceCache(Shared, CachedModel, BaseCache):
         if (tenant_cache := self._tenants.current_for_call()) is None:
             return None
         request = self._request(prompt, llm_string)
-        if (recent := self._recent_answer(tenant_cache, request)) is not None:
+        if (recent := tenant_cache.answers.recent(request.key)) is not None:
             return recent
         return await arun(self._look_up(tenant_cache, request))
 
@@ -280,12 +274,6 @@ class ExperienceCache(Shared, CachedModel, BaseCache):
 
         return self._tenants.with_same(make_answers)
 
-    def _recent_answer(self, tenant_cache: TenantCache, request: Request) -> list[Generation] | None:
-        """The answer from this process's memory, if it was read recently."""
-        if not (self._uses_read_cache and request.key):
-            return None
-        return tenant_cache.answers.recent(request.key)
-
     def _request(self, prompt: str, llm_string: str, *, was_asked: bool = False) -> Request:
         """The request, completed with what only its caller knows; its key is "" if others might be mistaken for it."""
         try:
@@ -320,7 +308,6 @@ class ExperienceCache(Shared, CachedModel, BaseCache):
 
 
 def _semantic_index(url: str | None, store: Store | None, mode: SemanticMode) -> SemanticIndex:
-    """The index that finds earlier requests by meaning."""
     if mode.index is not None:
         return mode.index
     if store is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Collection, Sequence
+from functools import partial
 from typing import Any, Literal
 
 from langchain_core.language_models import BaseChatModel
@@ -18,8 +19,8 @@ from langmem_adapters.errors import MissingDependency
 from langmem_adapters.experience import ExperiencePool, Judge, Prices, Scorer
 from langmem_adapters.experience.background_scoring import BackgroundScoring
 from langmem_adapters.experience.savings import Saved
+from langmem_adapters.experience.single_flight.asking import CachedModel
 from langmem_adapters.experience.single_flight.tenants import Tenants
-from langmem_adapters.experience.switches import Switches
 from langmem_adapters.flow import Flow, arun, run
 from langmem_adapters.indexes import cache_index
 from langmem_adapters.langchain.caching.answers import Answers, collect_request_keys
@@ -49,7 +50,7 @@ __all__ = ["ExperienceMiddleware"]
 _MAX_SCOPES = 256  # the most recent ones, whose calls in flight are tracked
 
 
-class ExperienceMiddleware(Switches, AgentMiddleware[Any, Any, Any], Shared):
+class ExperienceMiddleware(CachedModel, AgentMiddleware[Any, Any, Any], Shared):
     """A cache for ``create_agent`` (implements ``langchain.agents.middleware.AgentMiddleware``).
 
     It does for an agent what :class:`CachedChatModel` does for a model. The model may be any, also one that other
@@ -150,7 +151,7 @@ class ExperienceMiddleware(Switches, AgentMiddleware[Any, Any, Any], Shared):
         self._scoring = BackgroundScoring(scorer, "an answer", WarnOnce())
         self._pool = self.pool()  # adds up the counts of all scopes
         self._lock = ForkSafeLock()
-        self._answers: LRU[tuple[Scope, str | None], Answers] = LRU(_MAX_SCOPES)
+        self._answers_by_scope: LRU[tuple[Scope, str | None], Answers] = LRU(_MAX_SCOPES)
         self._make_answers(Scope(), None)  # so that a wrong setting raises here
 
     def __repr__(self) -> str:
@@ -186,26 +187,16 @@ class ExperienceMiddleware(Switches, AgentMiddleware[Any, Any, Any], Shared):
         """The answers of one user of a tenant: to clear, export, or delete by the ``cache_key`` of a hit."""
         return ExperiencePool(self._store, user=user, tenant=tenant, **self._pool_settings)
 
-    def flush(self) -> None:
-        """Wait for the scores that are being made in the background."""
-        self._scoring.flush()
-
-    async def aflush(self) -> None:
-        """:meth:`flush`, without blocking the event loop; it also waits for the scores that are made on the loop."""
-        await self._scoring.aflush()
-
-    def stats(self) -> dict[str, Any]:
-        """Hits, misses, shared, stored, refused, errors, scored, as for CachedChatModel; and runs that were bypassed.
-
-        Also what the hits of all users have saved: saved_tokens, saved_seconds, and saved_money by the ``prices``.
-        """
-        return self._make_answers(Scope(), None).stats()
-
     def saved(self) -> Saved:
         """What the hits of all users have saved: seconds, tokens, and money by the ``prices``."""
         return self._pool.saved()
 
     # --- whose answers
+
+    @property
+    def _answers(self) -> Answers:
+        """Answers whose counts and scores are those of all scopes."""
+        return self._make_answers(Scope(), None)
 
     def _with_cache(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
         scope = self._run_scope(request.runtime)
@@ -242,10 +233,11 @@ class ExperienceMiddleware(Switches, AgentMiddleware[Any, Any, Any], Shared):
 
     def _answers_of(self, scope: Scope, output_version: str | None) -> Answers:
         with no_fork, self._lock.held():
-            return self._answers.get_or_make((scope, output_version), lambda: self._make_answers(scope, output_version))
+            make = partial(self._make_answers, scope, output_version)
+            return self._answers_by_scope.get_or_make((scope, output_version), make)
 
     def _make_answers(self, scope: Scope, output_version: str | None) -> Answers:
-        pool = self.pool(user=scope.user, tenant=scope.tenant)._share_counts_of(self._pool)  # noqa: SLF001 - one of its own
+        pool = self._pool._of(user=scope.user, tenant=scope.tenant)  # noqa: SLF001 - one of its own
         return Answers(
             pool, output_version=output_version, counts=self._counts, scoring=self._scoring, **self._answer_rules
         )

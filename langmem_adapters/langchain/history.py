@@ -137,19 +137,16 @@ class BrainChatMessageHistory(Shared, BaseChatMessageHistory):
         """The history, oldest message first."""
         reader = Reader.from_caller(self._snapshots.last_write)
         snapshot = self._snapshots.messages_for(reader)
-        if snapshot is None:
-            snapshot = self._keep_snapshot(reader, run(self._read_messages()))
-        return list(snapshot)
+        return list(run(self._take_snapshot(reader)) if snapshot is None else snapshot)
 
     async def aget_messages(self) -> list[BaseMessage]:
         """:attr:`messages`, without blocking the event loop."""
         reader = Reader.from_caller(self._snapshots.last_write)
         snapshot = self._snapshots.messages_for(reader)
-        if snapshot is None:
-            snapshot = self._keep_snapshot(reader, await arun(self._read_messages()))
-        return list(snapshot)
+        return list(await arun(self._take_snapshot(reader)) if snapshot is None else snapshot)
 
-    def _keep_snapshot(self, reader: Reader, messages: list[BaseMessage]) -> list[BaseMessage]:
+    def _take_snapshot(self, reader: Reader) -> Flow[list[BaseMessage]]:
+        messages = yield from self._read_messages()
         self._snapshots.keep(reader, messages)
         return messages
 

@@ -57,13 +57,11 @@ class MessageView:
     def without_calls(self, ids: set[str | None]) -> MessageView:
         """A copy without these tool calls, as :func:`without_calls` makes it, mostly without building a Message."""
         fields = self.message.__dict__
-        if type(fields["content"]) is not str or "tool_calls" in fields["additional_kwargs"] or self._repeats_calls():
+        repeats_calls = len(set(self.tool_calls)) < len(self.tool_calls)
+        if type(fields["content"]) is not str or "tool_calls" in fields["additional_kwargs"] or repeats_calls:
             return MessageView(from_message(without_calls(to_message(self.message), ids)))
         remaining = {name: [call for call in fields[name] if call.get("id") not in ids] for name in _CALL_LISTS}
         return MessageView(self.message.model_copy(update=remaining))
-
-    def _repeats_calls(self) -> bool:
-        return len(set(self.tool_calls)) < len(self.tool_calls)
 
 
 class CallView(NamedTuple):

@@ -256,9 +256,8 @@ class BrainMemoryMiddleware(AgentMiddleware[Any, Any, Any], Shared):
         update = {THREAD_KEY: str(state.get(THREAD_KEY) or first_id or self._clock_and_ids["new_id"]())}
         context = yield from self._attempt(step(brain.context), None)
         if context is not None:
-            thread = Thread(with_lost_messages(state)["messages"], update[THREAD_KEY])
-            initial_update = initial_state_update(brain, thread, state, context, self._text_of)
-            update |= yield from self._attempt(initial_update, {})
+            thread = Thread(with_lost_messages(state)["messages"], update[THREAD_KEY], state, self._text_of)
+            update |= yield from self._attempt(initial_state_update(brain, thread, context), {})
             update[SUMMARY_KEY] = context.summary.text if context.summary else ""
         return {name: value for name, value in update.items() if state.get(name) != value} or None
 
@@ -266,23 +265,22 @@ class BrainMemoryMiddleware(AgentMiddleware[Any, Any, Any], Shared):
         brain, system = self._brain(self._scope(request.runtime)), request.system_message
         state = with_lost_messages(request.state)
         mark = str(state.get(THREAD_KEY) or "")
-        full_thread = Thread(state["messages"], mark)
+        full_thread = Thread(state["messages"], mark, state, self._text_of)
         is_full = list(map(id, request.messages)) == list(map(id, state["messages"]))
-        thread = full_thread if is_full else Thread(request.messages, mark)
-        loaded = yield from self._attempt(load_context(brain, thread, state, self._text_of), None)
+        thread = full_thread if is_full else Thread(request.messages, mark, state, self._text_of)
+        loaded = yield from self._attempt(load_context(brain, thread), None)
         if loaded is not None:
             context, start = loaded
         else:  # in an outage, the state still has a summary
             context = Context(Summary(text=str(state.get(SUMMARY_KEY) or "")), [])
-            start = yield from count_recorded(None, thread, state, context, self._text_of)
+            start = yield from count_recorded(None, thread, context)
         count: int | None = start
         if not is_full:
-            counting = count_recorded(brain if loaded else None, full_thread, state, context, self._text_of)
-            count = yield from self._attempt(counting, None)
-        unrecorded = state.get(UNRECORDED_KEY) or [] if count is None else messages_so_far(full_thread, count, state)
+            count = yield from self._attempt(count_recorded(brain if loaded else None, full_thread, context), None)
+        unrecorded = state.get(UNRECORDED_KEY) or [] if count is None else messages_so_far(full_thread, count)
         conversation: list[Message] | None = None
         if loaded is not None:
-            flow = conversation_of(brain, context, thread, start, state, text_of=self._text_of, limit=self._memory_k)
+            flow = conversation_of(brain, context, thread, start, limit=self._memory_k)
             conversation = yield from self._attempt(flow, None)
         question_message = latest_question(unrecorded)
         question = question_message.text if question_message else latest_question_text(thread)
@@ -317,12 +315,12 @@ class BrainMemoryMiddleware(AgentMiddleware[Any, Any, Any], Shared):
 
     def _finish_run(self, state: BrainState, scope: Callable[[], Scope], task: str) -> Flow[dict[str, Any] | None]:
         known = with_lost_messages(state)
-        thread = Thread(known["messages"], str(state.get(THREAD_KEY) or ""))
-        recording = record(self._brain(scope()), thread, known, task=task, text_of=self._text_of, warn=self._warn)
+        thread = Thread(known["messages"], str(state.get(THREAD_KEY) or ""), known, self._text_of)
+        recording = record(self._brain(scope()), thread, task=task, warn=self._warn)
         recorded_count = yield from self._attempt(recording, None)
         if recorded_count is None:
-            count = yield from count_recorded(None, thread, known, Context(None, []), self._text_of)
-            return {UNRECORDED_KEY: messages_so_far(thread, count, known)}
+            count = yield from count_recorded(None, thread, Context(None, []))
+            return {UNRECORDED_KEY: messages_so_far(thread, count)}
         if not thread:
             return None
         self._counts.add("recorded", recorded_count)

@@ -10,11 +10,9 @@ from functools import partial
 
 from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.errors import Conflict, LangmemError
-from langmem_adapters.expiry import EMPTY_TTL_SECONDS
 from langmem_adapters.flow import Flow, blocking, step
 from langmem_adapters.keys import Namespace, decode_namespace, encode_namespace
-from langmem_adapters.langgraph.stored_item import StoredItem
-from langmem_adapters.langgraph.totals import Totals
+from langmem_adapters.langgraph.stored_items import StoredItem, Totals
 from langmem_adapters.protocols import Index, Item, Store
 from langmem_adapters.records.journal import (
     COMPACTION_KEY,
@@ -48,14 +46,9 @@ class NamespaceItems:
     processes notice that another came first, and try again.
 
     Args:
-        store: Where the items are.
-        namespace: The namespace that they fill.
-        index: Finds them by text.
         text_of: Gives the text by which an item is found; empty: it is not found.
         register: Is called before the first item is written, and before some later ones.
         confirm_registered: Is called after the first item was written.
-        clock: Gives Unix seconds.
-        new_id: Gives ids to entries of the log.
         form: Identifies the texts that ``text_of`` makes; for another one, the index is rebuilt.
     """
 
@@ -256,15 +249,9 @@ class NamespaceItems:
 
     def close(self) -> bool:
         """Let the rest of an empty namespace expire; False if it is not empty, or no longer."""
-        data = self._store.get(self._namespace, [_TOTALS_KEY]).get(_TOTALS_KEY)
-        if Totals.of(data).count:
-            return False
-        after = Totals(stamp=self._new_id()).to_bytes()
-        try:
-            self._store.write(
-                self._namespace, put={_TOTALS_KEY: after}, guard={_TOTALS_KEY: data}, ttl=EMPTY_TTL_SECONDS
-            )
-        except Conflict:
+        values = self._store.get(self._namespace, [_TOTALS_KEY])
+        is_empty = not Totals.of(values.get(_TOTALS_KEY)).count
+        if not (is_empty and self._write(values, Totals(stamp=self._new_id()), {})):
             return False
         try:
             self._records.clear_indexes()

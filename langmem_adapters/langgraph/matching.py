@@ -104,15 +104,14 @@ def _comparison(comparisons: Mapping[str, Any]) -> Callable[[Any], bool]:
             raise ConfigurationError(f"a filter compares with {', '.join(_OPERATORS)}, not {name!r:.50}")
         if name in _ORDERS and _number(value) is None:
             raise ConfigurationError(f"a filter compares {name} with a number, not {type(value).__name__}")
-    return lambda field_value: all(_OPERATORS[name](field_value, value) for name, value in comparisons.items())
+    return lambda field_value: all(_matches(name, field_value, value) for name, value in comparisons.items())
 
 
-def _order_operator(compare: Callable[[float, float], bool]) -> Callable[[Any, Any], bool]:
-    def check(value: Any, bound: Any) -> bool:
-        left, right = _number(value), _number(bound)
-        return left is not None and right is not None and compare(left, right)
-
-    return check
+def _matches(name: str, value: Any, expected: Any) -> bool:
+    if name not in _ORDERS:
+        return bool(_OPERATORS[name](value, expected))
+    number, bound = _number(value), _number(expected)
+    return number is not None and bound is not None and _ORDERS[name](number, bound)
 
 
 def _number(value: Any) -> float | None:
@@ -123,17 +122,13 @@ def _number(value: Any) -> float | None:
         return None
 
 
-_ORDERS: dict[str, Callable[[Any, Any], bool]] = {
-    "$gt": _order_operator(operator.gt),
-    "$gte": _order_operator(operator.ge),
-    "$lt": _order_operator(operator.lt),
-    "$lte": _order_operator(operator.le),
+_ORDERS: dict[str, Callable[[float, float], bool]] = {
+    "$gt": operator.gt,
+    "$gte": operator.ge,
+    "$lt": operator.lt,
+    "$lte": operator.le,
 }
-_OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
-    "$eq": lambda value, expected: bool(value == expected),
-    "$ne": lambda value, expected: bool(value != expected),
-    **_ORDERS,
-}
+_OPERATORS: dict[str, Callable[[Any, Any], Any]] = {"$eq": operator.eq, "$ne": operator.ne, **_ORDERS}
 
 
 def matches_conditions(namespace: Namespace, op: ListNamespacesOp) -> bool:

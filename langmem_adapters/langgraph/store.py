@@ -34,7 +34,7 @@ from langmem_adapters.keys import Namespace, fingerprint
 from langmem_adapters.langgraph.index_config import index_and_fields
 from langmem_adapters.langgraph.items import NamespaceItems
 from langmem_adapters.langgraph.matching import checked_operations, common_prefix, item_filter, matches_conditions
-from langmem_adapters.langgraph.stored_item import StoredItem
+from langmem_adapters.langgraph.stored_items import StoredItem
 from langmem_adapters.protocols import Index, Store
 from langmem_adapters.records.namespace_tree import NamespaceTree
 from langmem_adapters.sharing import Shared

@@ -37,15 +37,10 @@ class KeyedRequest(NamedTuple):
 
 
 class Answers(SingleFlightAnswers):
-    """The responses in a pool, around the calls of a model.
+    """The responses in a pool, around the calls of a model; ``model`` gives its name, for the cost of its responses.
 
-    Args:
-        pool: Where they are stored.
-        model: Gives the model's name, for the cost of its responses.
-        counts, scoring: Count events, and have the responses scored; others may share them.
-        clock, new_id: Give Unix seconds, and ids.
-        rules: All other rules: ``should_store``, ``scorer``, ``judge``, ``wait`` and ``on_error``, as in
-            :class:`~langmem_adapters.llamaindex.CachedLLM`.
+    The ``rules`` are those of a :class:`~langmem_adapters.llamaindex.CachedLLM`: ``should_store``, ``scorer``,
+    ``judge``, ``wait`` and ``on_error``.
     """
 
     _recording = Recording

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from llama_index.core.base.llms.types import BaseContentBlock, ChatMessage, MessageRole, TextBlock
 from pydantic import BaseModel, ValidationError
@@ -37,12 +37,6 @@ _ROLES: Final = {role.value: role for role in MessageRole}
 _ASSISTANT_ROLES: Final = {"chatbot", "model"}  # other providers' words for "assistant"
 _STORED: Final = "_langmem_adapters_stored"  # no field: where pydantic has cached properties, which it does not compare
 _warn = WarnOnce()
-
-
-class _Parts(NamedTuple):
-    content: Content
-    calls: list[dict[str, Any]]
-    layout: list[Fields] | None
 
 
 def checked_chats(chats: Iterable[ChatMessage]) -> list[ChatMessage]:
@@ -160,10 +154,10 @@ def _arguments(value: Any) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def _split_blocks(blocks: Sequence[BaseContentBlock]) -> _Parts:
+def _split_blocks(blocks: Sequence[BaseContentBlock]) -> tuple[Content, list[dict[str, Any]], list[Fields] | None]:
     """Divide blocks into content and calls, and note their layout, unless a reader would guess it right."""
     if len(blocks) == 1 and type(blocks[0]) is TextBlock:
-        return _Parts(blocks[0].text, [], None)
+        return blocks[0].text, [], None
     content: list[str | dict[Any, Any]] = []
     calls: list[dict[str, Any]] = []
     layout: list[Fields] = []
@@ -181,7 +175,7 @@ def _split_blocks(blocks: Sequence[BaseContentBlock]) -> _Parts:
             layout.append(rest)
         is_guessable = is_guessable and not rest and (args is not None or not calls)
     only_text = blocks[0].text if len(content) == 1 and type(blocks[0]) is TextBlock else ""
-    return _Parts(only_text or content or "", calls, None if is_guessable else layout)
+    return only_text or content or "", calls, None if is_guessable else layout
 
 
 def _load_blocks(message: Message, host_fields: dict[str, Any]) -> Iterator[Any]:
@@ -189,16 +183,10 @@ def _load_blocks(message: Message, host_fields: dict[str, Any]) -> Iterator[Any]
     if in_layout is None and "blocks" in host_fields:
         _warn_unreadable(message, "blocks")
     for fields in _guess_fields(message) if in_layout is None else in_layout:
-        if (block := _load_block(fields, message)) is not None:
-            yield block
-
-
-def _load_block(fields: Fields, message: Message) -> BaseContentBlock | None:
-    try:
-        return build_block(fields)
-    except (ValueError, TypeError, KeyError, AttributeError):  # whatever damaged fields do to a constructor
-        _warn_unreadable(message, str(fields.get("block_type")))
-        return None
+        try:
+            yield build_block(fields)
+        except (ValueError, TypeError, KeyError, AttributeError):  # noqa: PERF203 - what damaged fields do to a constructor
+            _warn_unreadable(message, str(fields.get("block_type")))
 
 
 def _fields_in_layout(message: Message, host_fields: dict[str, Any]) -> list[Fields] | None:

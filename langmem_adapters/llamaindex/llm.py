@@ -34,10 +34,9 @@ from langmem_adapters.experience.single_flight.asking import CachedModel, opened
 from langmem_adapters.experience.single_flight.tenants import Tenant, Tenants
 from langmem_adapters.llamaindex.answers import Answers, KeyedRequest
 from langmem_adapters.llamaindex.convert import checked_chats
-from langmem_adapters.llamaindex.function_calls import FunctionCalls
 from langmem_adapters.llamaindex.request import chat_key, completion_key, last_user_text, model_key
 from langmem_adapters.llamaindex.responses import Response, worth_storing
-from langmem_adapters.llamaindex.structured import SHARED_FIELDS, StructuredPrediction
+from langmem_adapters.llamaindex.wrapped_model import SHARED_FIELDS, FunctionCalls, StructuredPrediction
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores import cache_store, has_no_password, pickling_error
 from langmem_adapters.warn_once import WarnOnce
@@ -119,8 +118,7 @@ class CachedLLM(CachedModel, StructuredPrediction, LLM):
 
     _wrapped: LLM = PrivateAttr()
     _tenants: Tenants[Answers] = PrivateAttr()
-    _url: str | None = PrivateAttr()
-    _settings: dict[str, Any] | None = PrivateAttr()
+    _init_arguments: dict[str, Any] | None = PrivateAttr()
 
     def __new__(cls, llm: Any = None, *_: Any, **__: Any) -> Self:
         """Make a FunctionCallingLLM for a model that calls functions."""
@@ -161,15 +159,13 @@ class CachedLLM(CachedModel, StructuredPrediction, LLM):
         sources: dict[str, Any] = {"clock": clock, "new_id": new_id}
         pool_settings: dict[str, Any] = {"tag": tag, "ttl": ttl, "prices": prices}
         pool_settings |= {"max_entries": max_entries, "max_bytes": max_bytes}
-        can_reopen = store is None and isinstance(tenant, str)
-        self._url, self._settings = url, ({"tenant": tenant, **pool_settings, **rules} if can_reopen else None)
-        opened_store = cache_store(url, store)
-        shared_pool = ExperiencePool(opened_store, **pool_settings)  # adds up the counts of all tenants
+        can_reopen = store is None and isinstance(tenant, str) and has_no_password(url)
+        self._init_arguments = {"url": url, "tenant": tenant, **pool_settings, **rules} if can_reopen else None
+        shared_pool = ExperiencePool(cache_store(url, store), **pool_settings, **sources)
         counts, scoring = Counts(), BackgroundScoring(scorer, "a response", WarnOnce())
 
         def answers_of(tenant: str) -> Answers:
-            tenant_pool = ExperiencePool(opened_store, tenant=tenant, **pool_settings, **sources)
-            tenant_pool = tenant_pool._share_counts_of(shared_pool)  # noqa: SLF001 - of ours
+            tenant_pool = shared_pool._of(tenant=tenant)  # noqa: SLF001 - of ours
             settings: dict[str, Any] = {"model": lambda: str(llm.metadata.model_name), **rules, **sources}
             return Answers(tenant_pool, counts=counts, scoring=scoring, **settings)
 
@@ -188,10 +184,10 @@ class CachedLLM(CachedModel, StructuredPrediction, LLM):
 
     def __reduce__(self) -> Any:
         """Pickle the model and the settings, so that another process opens the same cache."""
-        if self._settings is None or not has_no_password(self._url):
+        if self._init_arguments is None:
             raise pickling_error("a CachedLLM with a store of its own, or whose tenant is not a text")
         fields = {name: getattr(self, name) for name in self.model_fields_set - CachedLLM.model_fields.keys()}
-        make = partial(CachedLLM.__init__, llm=self._wrapped, url=self._url, **self._settings)
+        make = partial(CachedLLM.__init__, llm=self._wrapped, **self._init_arguments)
         kind = type(self)
         if FunctionCalls in kind.__bases__:  # made by _calling_functions, so that no module need have it
             kind = kind.__bases__[0]

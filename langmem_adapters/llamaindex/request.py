@@ -141,7 +141,6 @@ def _file_hash(path: Any) -> str:
 
 
 def _model_data(llm: LLM) -> Any:
-    """A model and its parameters."""
     model_name = llm.metadata.model_name  # before its fields: here Ollama asks its server how long a context may be
     kind, fields = _parameters(llm)
     return [kind, model_name, fields]

@@ -41,39 +41,23 @@ _STREAM_KWARGS = ("usage", "thinking_delta")  # not stored here: usage is stored
 def worth_storing(response: Response) -> bool:
     """Whether a response is whole: neither cut off, filtered, refused, nor empty, and its calls have all arguments."""
     ending = ending_of(response)
-    is_cut = ending.cut or (ending.calls and not _has_call(response))
-    return _has_content(response) and not (is_cut or _has_incomplete_call(response) or _is_kept_by_openai(response))
+    if isinstance(response, CompletionResponse):
+        return bool(without_thoughts(response.text)) and not (ending.cut or ending.calls)
+    blocks, kwargs = response.message.blocks, response.message.additional_kwargs
+    arguments = [call.tool_kwargs for call in blocks if isinstance(call, ToolCallBlock)]
+    has_call = bool(arguments or kwargs.get("tool_calls"))
+    is_cut = ending.cut or (ending.calls and not has_call)
+    has_all_arguments = all(are_complete(args) for args in arguments if isinstance(args, str))
+    # Of an answer in audio, a model would be shown only the id, which OpenAI soon forgets.
+    is_kept_by_openai = "reference_audio_id" in kwargs
+    has_content = has_call or any(map(_is_content, blocks))
+    return has_content and has_all_arguments and not (is_cut or is_kept_by_openai)
 
 
 def reached_limit(response: Response, limit: Any) -> bool:
     """Whether a response took all tokens it was allowed: streams of BedrockConverse do not tell that they were cut."""
     usage = usage_of(response)
     return type(limit) is int and usage is not None and usage["output_tokens"] >= limit > 0
-
-
-def _is_kept_by_openai(response: Response) -> bool:
-    """Whether a model would be shown only the id of an answer in audio, which OpenAI soon forgets."""
-    return isinstance(response, ChatResponse) and "reference_audio_id" in response.message.additional_kwargs
-
-
-def _has_incomplete_call(response: Response) -> bool:
-    calls = response.message.blocks if isinstance(response, ChatResponse) else ()
-    arguments = [call.tool_kwargs for call in calls if isinstance(call, ToolCallBlock)]
-    return not all(are_complete(args) for args in arguments if isinstance(args, str))
-
-
-def _has_content(response: Response) -> bool:
-    if isinstance(response, CompletionResponse):
-        return bool(without_thoughts(response.text))
-    return _has_call(response) or any(map(_is_content, response.message.blocks))
-
-
-def _has_call(response: Response) -> bool:
-    if isinstance(response, CompletionResponse):
-        return False
-    message = response.message
-    in_blocks = any(isinstance(block, ToolCallBlock) for block in message.blocks)
-    return in_blocks or bool(message.additional_kwargs.get("tool_calls"))
 
 
 def _is_content(block: ContentBlock) -> bool:

@@ -222,7 +222,6 @@ def _deletion(page: Page, items: Sequence[Item]) -> _Change:
 
 
 def _readable_chats(items: Sequence[Item]) -> list[ChatMessage]:
-    """The messages that can be read."""
     return [chat for chat in map(_read_chat, items) if chat is not None]
 
 

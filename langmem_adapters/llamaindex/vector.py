@@ -106,7 +106,8 @@ class NodeVectors:
     def watermark(self, name: str) -> Watermark | None:
         """What is known of a namespace; None if it has not begun."""
         with search_errors("vector"), self._ledger.reading() as connection, connection:
-            return _watermark(connection, name)
+            namespace = _find_namespace(connection, name)
+            return namespace and namespace.mark
 
     def change(
         self,
@@ -137,7 +138,8 @@ class NodeVectors:
             self._add(namespace.generation, {node: vector for node, (_, vector) in added.items()})
             try:
                 with search_errors("vector"), self._ledger.writing() as connection, connection:
-                    check_position(_watermark(connection, name), maker, since)
+                    current = _find_namespace(connection, name)
+                    check_position(current and current.mark, maker, since)
                     removable = [(node,) for node in deleted if node not in added]
                     connection.executemany("DELETE FROM langmem_nodes WHERE node = ?", removable)
                     if position is not None:
@@ -302,11 +304,6 @@ def _find_namespace(connection: sqlite3.Connection, name: str) -> _NodeNamespace
         return None
     number, generation, *mark = row
     return _NodeNamespace(number, generation, Watermark.from_row(*mark))
-
-
-def _watermark(connection: sqlite3.Connection, name: str) -> Watermark | None:
-    namespace = _find_namespace(connection, name)
-    return None if namespace is None else namespace.mark
 
 
 def _cosines(connection: sqlite3.Connection, namespace: int, nodes: Sequence[str], vector: Vector) -> dict[str, float]:

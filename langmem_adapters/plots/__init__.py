@@ -6,9 +6,8 @@ Each function draws on the axes it is given, or on new ones, and returns them. T
 
 from __future__ import annotations
 
-from langmem_adapters.plots.cache_usage import hit_rate, savings
+from langmem_adapters.plots.cache_usage import Recorder, Snapshot, hit_rate, savings
 from langmem_adapters.plots.comparison import side_by_side
-from langmem_adapters.plots.recorder import Recorder, Snapshot
 from langmem_adapters.plots.scores import score_distribution, threshold_curve
 from langmem_adapters.plots.similarity import similarity_map
 from langmem_adapters.plots.timeline import Placed, atrace, memory_timeline, trace

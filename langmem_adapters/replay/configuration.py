@@ -60,14 +60,7 @@ class Configuration:
 
 
 class Memories:
-    """The memories of one replay, all in this process: nothing of the user's own is touched.
-
-    Args:
-        configuration: Their settings.
-        model: Makes summaries.
-        counter: Counts tokens.
-        clock: Gives Unix seconds.
-    """
+    """The memories of one replay, all in this process: nothing of the user's own is touched."""
 
     def __init__(
         self, configuration: Configuration, *, model: Any, counter: TokenCounter, clock: Callable[[], float]

@@ -7,7 +7,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from langmem_adapters.brain import BrainMemory
 from langmem_adapters.errors import ConfigurationError
@@ -28,6 +28,7 @@ from langmem_adapters.validation import checked_list
 
 __all__ = ["areplay", "replay"]
 
+_ScopedQuestion: TypeAlias = tuple[str, str, Question]  # with the user and the session in which it is asked
 _DEFAULT_START = 946_684_800.0  # the year 2000, for a record without times: memories are shown with their day
 
 
@@ -129,21 +130,13 @@ def _replay_flow(
     return Comparison(outcomes)
 
 
-class _ScopedQuestion(NamedTuple):
-    """A question, and the user and the session in which it is asked."""
-
-    user: str
-    session: str
-    question: Question
-
-
 def _with_scope(question: Question, last_sessions: Mapping[str, str]) -> _ScopedQuestion:
     user = question.user
     if not user and len(last_sessions) == 1:
         (user,) = last_sessions
     if user not in last_sessions:
         raise ConfigurationError("a question names one of the users whose conversations are replayed")
-    return _ScopedQuestion(user, last_sessions[user], question)
+    return user, last_sessions[user], question
 
 
 class _Replay:

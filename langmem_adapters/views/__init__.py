@@ -10,14 +10,13 @@ from langmem_adapters.views.chat import MAX_MESSAGES, conversation
 from langmem_adapters.views.hits import comparison, experiences, memories, one_experience
 from langmem_adapters.views.lists import Figures, Listing, print_masked
 from langmem_adapters.views.markup import render_safely
-from langmem_adapters.views.plain import as_text, format_time, mask_secrets, one_line
+from langmem_adapters.views.plain import format_time, mask_secrets, one_line
 from langmem_adapters.views.tables import items, rows, sessions, statistics
 
 __all__ = [
     "MAX_MESSAGES",
     "Figures",
     "Listing",
-    "as_text",
     "comparison",
     "conversation",
     "experiences",

@@ -24,8 +24,6 @@ _REMARK_KEYS = ("interrupted", "recalled", "damaged")  # keys of the metadata th
 if TYPE_CHECKING:  # shapes of what is shown; to make these classes costs time at every start
 
     class _Call(Protocol):
-        """A tool's call."""
-
         id: str | None
         name: str
 
@@ -33,8 +31,6 @@ if TYPE_CHECKING:  # shapes of what is shown; to make these classes costs time a
         def args(self) -> Mapping[str, Any]: ...
 
     class _Message(Protocol):
-        """A message, such as a :class:`~langmem_adapters.Message`."""
-
         role: str
         name: str | None
         content: Any

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from langmem_adapters.views.markup import Html, bar, clip, element, escape, frame, header, join, join_spaced, note
 from langmem_adapters.views.plain import amount, as_text, format_time, one_line, shorten
@@ -38,13 +38,7 @@ if TYPE_CHECKING:  # shapes of what is shown; to make these classes costs time a
         @property
         def occurrences(self) -> Sequence[_Occurrence]: ...
 
-    class _Recalled(Protocol):
-        @property
-        def memory(self) -> _Memory: ...
-        @property
-        def score(self) -> float: ...
-        @property
-        def signals(self) -> Mapping[str, float]: ...
+    _Recalled: TypeAlias = tuple[_Memory, float, Mapping[str, float]]  # with its score and signals
 
     class _Rating(Protocol):
         val: int
@@ -72,19 +66,7 @@ if TYPE_CHECKING:  # shapes of what is shown; to make these classes costs time a
         @property
         def exp_type(self) -> str: ...
 
-    class _Similar(Protocol):
-        @property
-        def experience(self) -> _Experience: ...
-        @property
-        def score(self) -> float: ...
-
-    class _Verdict(Protocol):
-        @property
-        def score(self) -> float: ...
-        @property
-        def guard(self) -> str: ...
-        @property
-        def reason(self) -> str: ...
+    _Similar: TypeAlias = tuple[_Experience, float]  # with its score
 
 
 def memories(
@@ -100,16 +82,17 @@ def memories(
 
 
 def _memory(recalled: _Recalled, query: str, matching: Matching | None, meaning_of: Callable[[str], str]) -> Html:
-    message, occurrences = recalled.memory.message, recalled.memory.occurrences
+    memory, score, signals = recalled
+    message, occurrences = memory.message, memory.occurrences
     last = occurrences[-1] if occurrences else None
     repeats = f"said {len(occurrences)} times" if len(occurrences) > 1 else ""
     source: list[str] = []
     if last:
         source = [format_time(last.created_at), f"session {last.session}" if last.session else ""]
     text = element("div", _marked_text(message.text, query, matching), class_="lm-text", dir="auto")
-    parts = [_score_line(recalled.score, message.name or message.role, *source, repeats), text]
-    if recalled.signals:
-        parts.append(element("div", join_spaced(*_signals(recalled.signals, meaning_of)), class_="lm-signals"))
+    parts = [_score_line(score, message.name or message.role, *source, repeats), text]
+    if signals:
+        parts.append(element("div", join_spaced(*_signals(signals, meaning_of)), class_="lm-signals"))
     return element("div", *parts, class_="lm-hit")
 
 
@@ -134,11 +117,11 @@ def experiences(hits: Sequence[_Similar], *, query: str = "", matching: Matching
     parts = [
         element(
             "div",
-            _score_line(similar.score, *_details(similar.experience)),
-            _request_and_answer(similar.experience, query, matching),
+            _score_line(score, *_details(experience)),
+            _request_and_answer(experience, query, matching),
             class_="lm-hit",
         )
-        for similar in hits[:_MAX_HITS]
+        for experience, score in hits[:_MAX_HITS]
     ]
     return _hit_list(parts, len(hits), "experience", "experiences", query)
 
@@ -148,13 +131,13 @@ def one_experience(experience: _Experience) -> str:
     return frame(header("Experience", *_details(experience)), _request_and_answer(experience, "", None))
 
 
-def comparison(verdict: _Verdict) -> str:
+def comparison(score: float, guard: str, reason: str) -> str:
     """Show whether an answer may be served for another request, and which guard refused it."""
-    if not verdict.guard:
+    if not guard:
         outcome, decided_by = element("span", "matched", class_="lm-good"), "nothing refused"
     else:
-        outcome, decided_by = element("span", "refused", class_="lm-refused"), f"by {one_line(verdict.guard, 40)}"
-    parts = [outcome, element("b", f"{verdict.score:.2f}"), bar(verdict.score), one_line(verdict.reason, 200)]
+        outcome, decided_by = element("span", "refused", class_="lm-refused"), f"by {one_line(guard, 40)}"
+    parts = [outcome, element("b", f"{score:.2f}"), bar(score), one_line(reason, 200)]
     return frame(element("div", join_spaced(*parts, element("span", decided_by, class_="lm-dim")), class_="lm-score"))
 
 

@@ -320,7 +320,7 @@ class CachedModel(Switches):
         return self._tenants.current() or self._tenants.default
 
     def stats(self) -> dict[str, Any]:
-        """Hits, misses, shared (hits from a concurrent call), stored, refused, errors, scored and more.
+        """Hits, misses, shared (hits from a concurrent call), stored, refused, errors, scored, bypassed and more.
 
         Also what the hits have saved: saved_tokens, saved_seconds, and saved_money by the ``prices`` of the cache.
         """

@@ -53,7 +53,7 @@ class Verdict(NamedTuple):
         return not self.guard
 
     def _repr_html_(self) -> str:
-        return views.render_safely(self, lambda: views.comparison(self))
+        return views.render_safely(self, lambda: views.comparison(*self))
 
 
 class Verifier:

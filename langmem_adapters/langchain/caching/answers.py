@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from typing import Any, NamedTuple, TypeAlias, cast
+from typing import Any, NamedTuple, cast
 
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult, Generation
 
@@ -36,14 +36,11 @@ from langmem_adapters.langchain.caching.prompt import dumped_messages, last_ques
 from langmem_adapters.langchain.caching.tools import DeterministicTools
 from langmem_adapters.model import Experience, Metric
 
-__all__ = ["Answers", "Examples", "Request", "collect_request_keys", "record_request_key"]
+__all__ = ["Answers", "Request", "collect_request_keys", "record_request_key"]
 
 _request_keys: ContextVar[list[str] | None] = ContextVar("langmem_noted", default=None)
 
 _MAX_PENDING = 2_000  # entries for requests in flight, two for each
-
-Examples: TypeAlias = Sequence[Experience]
-"""The experiences of similar requests; none, unless examples are wanted."""
 
 
 class Request(NamedTuple):
@@ -57,7 +54,7 @@ class Request(NamedTuple):
     llm_string: str
     key: str
     call: int = 0
-    examples: Examples = ()
+    examples: Sequence[Experience] = ()  # of similar requests, if examples are wanted
 
 
 @contextmanager
@@ -93,16 +90,13 @@ class Answers(SingleFlightAnswers):
     """The answers in a pool, around the calls of a model.
 
     Args:
-        pool: Where they are stored.
         examples: How many similar experiences a model is shown on a miss. Above 0, questions are stored too, and the
             pool needs an index; otherwise only hashes are stored.
         tools: The tools that always give the same result. An answer made with any other is never shown as an example.
         paraphrases: Finds and keeps answers to the same request in other words; None: serve only identical requests.
         only_chats: Whether all answers are those of chat models.
         metric: Gives what an answer cost; None: no cost is stored with it.
-        scoring, counts: Have the answers scored, and count events; others may share them.
         output_version: The form of content that the model's ``output_version`` asks for.
-        clock, timer, new_id: Give Unix seconds, monotonic seconds, and ids.
         rules: All other rules: ``should_store``, ``scorer``, ``judge``, ``wait`` and ``on_error``, as in
             :class:`~langmem_adapters.langchain.ExperienceMiddleware`.
     """
@@ -129,7 +123,7 @@ class Answers(SingleFlightAnswers):
     ) -> None:
         self._output_version = output_version
         self._pending: dict[tuple[str, int], _Pending] = {}
-        context_builder = _as_examples if examples else None
+        context_builder = (lambda _, experiences: experiences) if examples else None
         super().__init__(
             pool,
             Request,
@@ -209,6 +203,8 @@ class Answers(SingleFlightAnswers):
 
     def recent(self, key: str) -> list[Generation] | None:
         """An answer that was read a moment ago. Neither waits nor works for long, as it may run on an event loop."""
+        if not key or self._calls._rules.judge is not None:  # noqa: SLF001 - a judge is asked each time, and may be slow
+            return None
         try:
             experience = self.pool.recent(key)
             value = None if experience is None else self._calls.responses.from_experience(experience)
@@ -237,10 +233,6 @@ class Answers(SingleFlightAnswers):
         return as_cached(answer, self._output_version)
 
 
-def _as_examples(_: Any, experiences: Examples) -> Examples:
-    return experiences
-
-
 class _Calls(Calls):
     """Looks once for an answer to the same request in other words, if there is none to the very same one."""
 
@@ -263,7 +255,7 @@ class _Calls(Calls):
                 experience = yield from self.paraphrases.answer(partition, match)
                 if experience is not None and (yield from self._judge_accepts(call, experience)):
                     yield from self._serve_experience(call, experience, match.key)
-                is_found = call.served and self.paraphrases.may_serve(call.value)
+                is_found = call.served and self.paraphrases.mode.may_serve(call.value)
                 if is_found and self.paraphrases.note_hit(call.value, match):
                     return
                 call.served, call.experience = False, None

@@ -76,7 +76,6 @@ def _class_identities(classes: Iterable[type], name: str, class_repr: str) -> se
 
 
 def _all_classes() -> Iterator[type]:
-    """All classes of this process."""
     seen: dict[int, type] = {}  # by id, as a metaclass may redefine equality
     pending: list[type] = [object]
     while pending:

@@ -22,18 +22,11 @@ _log = logging.getLogger("langmem_adapters")
 
 
 class Paraphrases:
-    """The semantic mode of :class:`~langmem_adapters.langchain.ExperienceCache` at work.
-
-    Args:
-        mode: Says what may be said in other words, and what may be served.
-        pool: Where the answers are.
-        index: Finds earlier requests.
-        counts: Counts what was found.
-    """
+    """The semantic mode of :class:`~langmem_adapters.langchain.ExperienceCache` at work, beside a pool of answers."""
 
     def __init__(self, mode: SemanticMode, pool: ExperiencePool, index: SemanticIndex, counts: Counts) -> None:
         namespace = experience_namespace(pool.scope, pool.tag)
-        self._mode = mode
+        self.mode: SemanticMode = mode
         self._pool = pool
         self._counts = counts
         self.verified_answers: VerifiedAnswers = VerifiedAnswers(
@@ -54,7 +47,7 @@ class Paraphrases:
 
     def find(self, prompt: str, llm_string: str) -> Flow[tuple[str, list[Match]]]:
         """The partition of a request, and the earlier requests in it that mean the same, the surest first."""
-        question = self._mode.question(prompt, llm_string)
+        question = self.mode.question(prompt, llm_string)
         if question is None:
             return "", []
         return question.partition, (yield from self.verified_answers.find_flow(question.partition, question.text))
@@ -67,23 +60,19 @@ class Paraphrases:
             return None
         return experience.model_copy(update={"req": match.text})
 
-    def may_serve(self, answer: Sequence[Generation]) -> bool:
-        """Whether an answer may be served to other words."""
-        return self._mode.may_serve(answer)
-
     def note_hit(self, answer: Sequence[Generation], match: Match) -> bool:
         """Count an answer that may be served, and record in it why it is served; False, if it is not, in a dry run."""
-        if self._mode.dry_run:
+        if self.mode.dry_run:
             self._counts.add("semantic_dry")
             _log.info("dry run: %s would have been served, score %.3f", match.key, match.score)
             return False
         self._counts.add("semantic_hits")
-        self._mode.mark(answer, match)
+        self.mode.mark(answer, match)
         return True
 
     def question(self, prompt: str, llm_string: str, answer: Sequence[Generation]) -> Question | None:
         """What to keep of a request beside its answer; None if other words must not get this answer."""
-        return self._mode.question(prompt, llm_string) if self._mode.may_serve(answer) else None
+        return self.mode.question(prompt, llm_string) if self.mode.may_serve(answer) else None
 
     def keep(self, question: Question | None, key: str, evicted: Evicted) -> Flow[None]:
         """Keep a question, and drop the questions of evicted answers."""

@@ -8,8 +8,6 @@ from langmem_adapters.codec import parse_json
 
 __all__ = ["class_name", "dumped_messages", "is_human", "last_question"]
 
-_HUMAN_CLASSES = frozenset({"HumanMessage", "HumanMessageChunk"})
-
 
 def dumped_messages(prompt: str) -> list[dict[str, Any]]:
     """Chat messages as LangChain dumps them; none if the prompt is anything else."""
@@ -27,13 +25,13 @@ def _is_dumped_message(value: Any) -> bool:
 
 
 def class_name(message: dict[str, Any]) -> str:
-    """The name of a dumped message's class."""
-    return str(message["id"][-1])
+    """The name of a dumped message's class; of a chunk, that of the whole message."""
+    return str(message["id"][-1]).removesuffix("Chunk")
 
 
 def is_human(message: dict[str, Any]) -> bool:
     """Whether the user said it."""
-    return class_name(message) in _HUMAN_CLASSES
+    return class_name(message) == "HumanMessage"
 
 
 def last_question(prompt: str) -> str:

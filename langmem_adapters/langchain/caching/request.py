@@ -148,7 +148,7 @@ def _visible_message(message: dict[str, Any]) -> dict[str, Any]:
     """What the model sees of a dumped message. Raises almost any error for other data."""
     fields = message["kwargs"]
     content, metadata = fields.get("content"), fields.get("response_metadata")
-    class_ = class_name(message).removesuffix("Chunk")
+    class_ = class_name(message)
     if isinstance(content, list):
         content = [_visible_block(block, is_answered=class_ == "AIMessage") for block in without_item_ids(content)]
         if isinstance(metadata, dict) and metadata.get("output_version") == "v1":
@@ -200,7 +200,6 @@ def _is_plain_block(block: Any, kind: str) -> bool:
 
 @functools.lru_cache(maxsize=512)
 def _model_fingerprint(llm_string: str) -> str:
-    """The fingerprint of a model and its parameters."""
     return fingerprint(*(part for part in _request_parts(llm_string) if part is not None))
 
 

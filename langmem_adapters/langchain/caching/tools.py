@@ -15,8 +15,7 @@ from langmem_adapters.validation import checked_list
 
 __all__ = ["DeterministicTools"]
 
-_AI_CLASSES = frozenset({"AIMessage", "AIMessageChunk"})
-_TOOL_CLASSES = frozenset({"ToolMessage", "ToolMessageChunk", "FunctionMessage", "FunctionMessageChunk"})
+_TOOL_CLASSES = frozenset({"ToolMessage", "FunctionMessage"})
 # Block types of an answer: what a model says and thinks, and calls that are among its tool_calls.
 _ANSWER_BLOCK_TYPES = THOUGHT_TYPES | {"text", "output_text", "tool_call", "tool_use", "function_call"}
 _PROVIDER_TOOL_KEYS = frozenset(
@@ -32,10 +31,7 @@ _HIDDEN_SEARCH_PATTERN = re.compile(
 
 
 class DeterministicTools:
-    """Which tools are declared deterministic.
-
-    Args:
-        deterministic: Their names.
+    """Which tools are declared deterministic, by their names.
 
     >>> DeterministicTools(["add"]).is_tool_exchange([{"id": ["ToolMessage"], "kwargs": {"name": "weather"}}])
     False
@@ -74,7 +70,7 @@ class DeterministicTools:
     def is_tool_exchange(self, messages: Sequence[dict[str, Any]]) -> bool:
         """Whether dumped messages are nothing but calls of these tools and their results."""
         classes = set(map(class_name, messages))
-        return classes <= _AI_CLASSES | _TOOL_CLASSES and self.cover_messages(messages)
+        return classes <= _TOOL_CLASSES | {"AIMessage"} and self.cover_messages(messages)
 
     def cover_messages(self, messages: Sequence[dict[str, Any]]) -> bool:
         """Whether all tool calls and tool results among dumped messages are of these tools."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Sequence
+from typing import Final
 
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.langchain.threads.exchanges import CHANGED_KEY, TextOf, is_dialogue
+from langmem_adapters.langchain.threads.view import Thread
 from langmem_adapters.model import Message
 
 __all__ = ["SENT_KEY", "mark_changed_questions", "sent_fingerprints"]
@@ -20,12 +21,10 @@ def sent_fingerprints(new: Iterable[Message], text_of: TextOf) -> dict[str, str]
     return {m.id: fingerprint(text_of(m)) for m in new if m.role == "user" and is_dialogue(m)}
 
 
-def mark_changed_questions(
-    new: Iterable[Message], run_messages: Sequence[Message], state: Mapping[str, Any], text_of: TextOf
-) -> list[Message]:
+def mark_changed_questions(new: Iterable[Message], run_messages: Sequence[Message], thread: Thread) -> list[Message]:
     """The messages for a session; each question that the run said in other words than it was asked is marked."""
-    sent = state.get(SENT_KEY) or {}
-    changed = {m.id for m in run_messages if m.id in sent and sent[m.id] != fingerprint(text_of(m))}
+    sent = thread.state.get(SENT_KEY) or {}
+    changed = {m.id for m in run_messages if m.id in sent and sent[m.id] != fingerprint(thread.text_of(m))}
     return [
         m.model_copy(update={"metadata": {**m.metadata, CHANGED_KEY: True}}) if original.id in changed else m
         for m, original in zip(new, run_messages, strict=True)

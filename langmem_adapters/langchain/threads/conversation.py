@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import dropwhile, takewhile
-from typing import Any
 
 from langchain_core.messages import BaseMessage
 
@@ -13,7 +12,7 @@ from langmem_adapters.conversation.session import Context
 from langmem_adapters.conversation.stored_summary import last_covered_id
 from langmem_adapters.flow import Flow
 from langmem_adapters.langchain.convert import role_of
-from langmem_adapters.langchain.threads.exchanges import TextOf, is_dialogue
+from langmem_adapters.langchain.threads.exchanges import is_dialogue
 from langmem_adapters.langchain.threads.overlap import merge, shared_positions
 from langmem_adapters.langchain.threads.recording import (
     OLDER_KEY,
@@ -32,28 +31,15 @@ __all__ = ["conversation_of", "latest_question", "with_question"]
 
 
 def conversation_of(
-    brain: BrainMemory,
-    context: Context,
-    thread: Thread,
-    start: int,
-    state: Mapping[str, Any],
-    *,
-    text_of: TextOf,
-    limit: int,
+    brain: BrainMemory, context: Context, thread: Thread, start: int, limit: int
 ) -> Flow[list[Message]]:
-    """The session and the thread in one; the thread alone, if the session is no longer there.
+    """The session, as far as it is shown, and the thread in one; the thread alone, if the session is no longer there.
 
-    Args:
-        brain: The session.
-        context: The part of the session that is shown.
-        thread: The messages of a run.
-        start: How many of them, from the beginning, the session has.
-        state: The state of the run.
-        text_of: Gives the text of a message by which it is compared.
-        limit: How many messages are shown at most, if some are from before the session began.
+    The session has the thread up to ``start``. At most ``limit`` messages are shown, if some are from before the
+    session began.
     """
-    history = context.messages
-    start = first_unrecorded_position(thread, start, state)
+    history, state, text_of = context.messages, thread.state, thread.text_of
+    start = first_unrecorded_position(thread, start)
     relevant, count = thread.relevant_to(history, start, state.get(FIRST_SHARED_KEY))
     existing, new = relevant[:count], relevant[count:]
     undeleted = yield from without_deleted(brain, existing, history)

@@ -30,10 +30,8 @@ class PromptBudget:
 
     Args:
         conversation: All that could be shown, oldest first.
-        system: The agent's own system message.
         memory_k: How many messages at most.
         max_tokens: Tokens of system message, memory and messages together; None: no limit.
-        counter: Counts tokens.
     """
 
     def __init__(

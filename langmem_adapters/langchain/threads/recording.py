@@ -62,45 +62,41 @@ REPLACES_KEY: Final = "brain_replaces"
 """Key in the metadata of messages: the ids of what the agent had said in an earlier try of the task."""
 
 
-def initial_state_update(
-    brain: BrainMemory, thread: Thread, state: Mapping[str, Any], context: Context, text_of: TextOf
-) -> Flow[dict[str, Any]]:
+def initial_state_update(brain: BrainMemory, thread: Thread, context: Context) -> Flow[dict[str, Any]]:
     """The new state of a thread when a run begins: what the session holds of the thread, and what was passed over."""
-    messages = context.messages
-    start = yield from count_recorded_at_start(brain, thread, state, context, text_of)
+    state, messages = thread.state, context.messages
+    start = yield from count_recorded_at_start(brain, thread, context)
     last_recorded_id = thread[start - 1].id if start else ""
     new = thread[start:]
     update = {
         RECORDED_KEY: last_recorded_id,
         BEGAN_KEY: state.get(BEGAN_KEY, messages[-1].id if messages else ""),
         OLDER_KEY: state.get(OLDER_KEY, "") if messages or context.summary else last_recorded_id,
-        SENT_KEY: sent_fingerprints(new, text_of),
-    } | shared_state(messages, thread, start, recorded_positions(state, messages), text_of)
+        SENT_KEY: sent_fingerprints(new, thread.text_of),
+    } | shared_state(messages, thread, start, recorded_positions(state, messages))
     if RECORDED_KEY in state:  # a saved thread, which knows what was recorded
         older_questions = [message for message in new if message.role == "user"][:-1]
         failed = [m for m in older_questions if m.id in (state.get(SENT_KEY) or {})]  # asked in runs that failed
         originals = [original for message in failed if (original := thread.original(message))]
         return update | {UNRECORDED_KEY: merge_run_messages(state.get(UNRECORDED_KEY) or [], originals)}
-    skipped = yield from _skipped_messages(brain, thread, start, context, text_of)
+    skipped = yield from _skipped_messages(brain, thread, start, context)
     new_ids = {message.id for message in new}
     shown = [message for message in state.get(UNRECORDED_KEY) or [] if message.id in new_ids]  # in an outage
     return update | {UNRECORDED_KEY: skipped + shown}
 
 
-def count_recorded_at_start(
-    brain: BrainMemory | None, thread: Thread, state: Mapping[str, Any], context: Context, text_of: TextOf
-) -> Flow[int]:
+def count_recorded_at_start(brain: BrainMemory | None, thread: Thread, context: Context) -> Flow[int]:
     """How many messages of a thread, from its beginning, the session holds when a run begins.
 
     Without a session, as in an outage, the state and the context decide.
     """
-    recorded_id = state.get(RECORDED_KEY)
+    recorded_id = thread.state.get(RECORDED_KEY)
     count = thread.count_through(recorded_id) if recorded_id else None
     if count is not None:
         return count
-    if BEGAN_KEY in state:  # a saved thread, which keeps ids
-        return (yield from _count_by_ids(brain, thread, state, context, text_of))
-    count = existing_count(context.messages, thread, context.summary, by="questions", text_of=text_of)
+    if BEGAN_KEY in thread.state:  # a saved thread, which keeps ids
+        return (yield from _count_by_ids(brain, thread, context))
+    count = existing_count(context.messages, thread, context.summary, by="questions", text_of=thread.text_of)
     last = thread[-1] if thread else None
     if count < len(thread) or last is None or last.role != "user":
         return count
@@ -108,31 +104,27 @@ def count_recorded_at_start(
     return count if is_unanswered else count - 1  # it was answered, and is asked again
 
 
-def count_recorded(
-    brain: BrainMemory | None, thread: Thread, state: Mapping[str, Any], context: Context, text_of: TextOf
-) -> Flow[int]:
+def count_recorded(brain: BrainMemory | None, thread: Thread, context: Context) -> Flow[int]:
     """:func:`count_recorded_at_start` later in the run, when the thread has grown and others may have cut it."""
-    recorded_id = state.get(RECORDED_KEY)
+    recorded_id = thread.state.get(RECORDED_KEY)
     if recorded_id is None:
         until_question = thread.prefix(_count_through_question(thread))
-        return (yield from count_recorded_at_start(brain, until_question, state, context, text_of))
+        return (yield from count_recorded_at_start(brain, until_question, context))
     if not recorded_id:
         return 0
     count = thread.count_through(recorded_id)
     if count is None:  # that message was taken out of the thread
-        count = yield from _count_by_ids(brain, thread, state, context, text_of)
+        count = yield from _count_by_ids(brain, thread, context)
     return count
 
 
-def _count_by_ids(
-    brain: BrainMemory | None, thread: Thread, state: Mapping[str, Any], context: Context, text_of: TextOf
-) -> Flow[int]:
+def _count_by_ids(brain: BrainMemory | None, thread: Thread, context: Context) -> Flow[int]:
     """How many messages of a thread that keeps ids the session has, or had until they were deleted."""
-    count = existing_count_by_id(context.messages, thread, context.summary, text_of)
+    count = existing_count_by_id(context.messages, thread, context.summary, thread.text_of)
     if brain is None:
         return count
-    older = thread[count : _new_question_position(thread, state)]
-    if not count and state.get(RECORDED_KEY) and _ends_with(context.messages, older, text_of):
+    older = thread[count : _new_question_position(thread)]
+    if not count and thread.state.get(RECORDED_KEY) and _ends_with(context.messages, older, thread.text_of):
         return len(older)
     remaining = set(map(id, (yield from without_deleted(brain, older, context.messages))))
     return max((count + n + 1 for n, message in enumerate(older) if id(message) not in remaining), default=count)
@@ -150,9 +142,7 @@ def _ends_with(history: Sequence[Message], thread: Sequence[Message], text_of: T
     ]
 
 
-def _skipped_messages(
-    brain: BrainMemory, thread: Thread, start: int, context: Context, text_of: TextOf
-) -> Flow[list[BaseMessage]]:
+def _skipped_messages(brain: BrainMemory, thread: Thread, start: int, context: Context) -> Flow[list[BaseMessage]]:
     """Questions before ``start``, and what follows them, that nobody recorded although later messages were.
 
     A graph may show an agent nothing but its own task. What that agent recorded proves nothing about earlier messages
@@ -170,7 +160,7 @@ def _skipped_messages(
         is_own = mark_by_id[message.id] in {None, thread[0].id}
         skipped = [] if is_own else skipped + missing
         missing = []
-    skipped = yield from _never_recorded(brain, skipped, latest, text_of)
+    skipped = yield from _never_recorded(brain, skipped, latest, thread.text_of)
     from_question = dropwhile(lambda message: message.role != "user", skipped)  # an answer alone may have been edited
     return [original for message in from_question if (original := thread.original(message))]
 
@@ -197,10 +187,10 @@ def _never_recorded(
     ]
 
 
-def _new_question_position(thread: Thread, state: Mapping[str, Any]) -> int:
+def _new_question_position(thread: Thread) -> int:
     """The position of the run's question, which is new whatever its id; the thread's end, if others took it out."""
     count = _count_through_question(thread)
-    shown_ids = {message.id for message in state.get(UNRECORDED_KEY) or []}
+    shown_ids = {message.id for message in thread.state.get(UNRECORDED_KEY) or []}
     is_taken_out = not count or (shown_ids and thread[count - 1].id not in shown_ids)
     return len(thread) if is_taken_out else count - 1
 
@@ -210,53 +200,48 @@ def _count_through_question(thread: Thread) -> int:
     return max((n + 1 for n, message in enumerate(thread) if message.role == "user"), default=0)
 
 
-def load_context(
-    brain: BrainMemory, thread: Thread, state: Mapping[str, Any], text_of: TextOf
-) -> Flow[tuple[Context, int]]:
+def load_context(brain: BrainMemory, thread: Thread) -> Flow[tuple[Context, int]]:
     """What is shown of a session, and how many messages of a thread it holds."""
     context = yield from step(brain.context)
-    return context, (yield from count_recorded(brain, thread, state, context, text_of))
+    return context, (yield from count_recorded(brain, thread, context))
 
 
-def record(
-    brain: BrainMemory, thread: Thread, state: Mapping[str, Any], *, task: str, text_of: TextOf, warn: WarnOnce
-) -> Flow[int]:
+def record(brain: BrainMemory, thread: Thread, *, task: str, warn: WarnOnce) -> Flow[int]:
     """Append what a thread has said by now to its session, marked with the task; returns how many messages."""
-    context, start = yield from load_context(brain, thread, state, text_of)
+    context, start = yield from load_context(brain, thread)
     history = context.messages
-    earlier = [to_message_leniently(message) for message in state.get(UNRECORDED_KEY) or []]
-    messages = merge_run_messages(earlier, unrecorded_messages(thread, start, state))
+    earlier = [to_message_leniently(message) for message in thread.state.get(UNRECORDED_KEY) or []]
+    messages = merge_run_messages(earlier, unrecorded_messages(thread, start))
     messages = yield from without_deleted_before_question(brain, messages, history)
     marks = {TASK_KEY: task, REPLACES_KEY: _failed_try_ids(messages, history, thread, task)} if task else {}
-    new = to_session_messages(messages, history, state, marks, text_of)
-    new = mark_changed_questions(new, messages, state, text_of)
+    new = mark_changed_questions(to_session_messages(messages, history, thread, marks), messages, thread)
     removed_ids = (m.id for m, original in zip(new, messages, strict=True) if thread.count_through(original.id) is None)
-    summarized = summarized_ids(history, thread, start, removed_ids, state=state, text_of=text_of)
+    summarized = summarized_ids(history, thread, start, removed_ids)
     if summarized and new:
         new[-1] = new[-1].model_copy(update={"metadata": {**new[-1].metadata, SUMMARIZED_KEY: summarized}})
     yield from append_messages(brain, new, warn)
     return len(new)
 
 
-def first_unrecorded_position(thread: Thread, start: int, state: Mapping[str, Any]) -> int:
+def first_unrecorded_position(thread: Thread, start: int) -> int:
     """The position of the first message to record: what was passed over comes before what the session holds."""
-    shown = state.get(UNRECORDED_KEY)
+    shown = thread.state.get(UNRECORDED_KEY)
     count = thread.count_through(shown[0].id) if shown and shown[0].id else None
     return start if count is None else min(start, count - 1)
 
 
-def unrecorded_messages(thread: Thread, start: int, state: Mapping[str, Any]) -> list[Message]:
+def unrecorded_messages(thread: Thread, start: int) -> list[Message]:
     """The messages of a thread that a run has to record, in the form that they have now."""
-    shown_ids = {message.id for message in state.get(UNRECORDED_KEY) or []}
-    first = first_unrecorded_position(thread, start, state)
+    shown_ids = {message.id for message in thread.state.get(UNRECORDED_KEY) or []}
+    first = first_unrecorded_position(thread, start)
     skipped = [message for message in thread[first:start] if message.id in shown_ids]
     return [message for message in skipped + thread[start:] if is_dialogue(message)]
 
 
-def messages_so_far(thread: Thread, start: int, state: Mapping[str, Any]) -> list[BaseMessage]:
+def messages_so_far(thread: Thread, start: int) -> list[BaseMessage]:
     """What a run has said, as its state has it; what others add only to a model call was not said."""
-    new = [original for message in unrecorded_messages(thread, start, state) if (original := thread.original(message))]
-    return merge_run_messages(state.get(UNRECORDED_KEY) or [], new)
+    new = [original for message in unrecorded_messages(thread, start) if (original := thread.original(message))]
+    return merge_run_messages(thread.state.get(UNRECORDED_KEY) or [], new)
 
 
 def without_deleted(brain: BrainMemory, messages: list[Message], history: Sequence[Message]) -> Flow[list[Message]]:
@@ -288,11 +273,7 @@ def latest_question_text(messages: Sequence[Message]) -> str:
 
 
 def to_session_messages(
-    new: Sequence[Message],
-    history: Sequence[Message],
-    state: Mapping[str, Any],
-    task_marks: Mapping[str, Any],
-    text_of: TextOf,
+    new: Sequence[Message], history: Sequence[Message], thread: Thread, task_marks: Mapping[str, Any]
 ) -> list[Message]:
     """New messages as a session stores them: with their thread's marks, and none under the id of another message.
 
@@ -300,13 +281,13 @@ def to_session_messages(
     id, the same one whenever its thread says it, so that it is not stored twice either.
     """
     history_by_id = {message.id: message for message in history}
-    thread_mark, began = (str(state.get(key) or "") for key in (THREAD_KEY, BEGAN_KEY))
+    thread_mark, began = (str(thread.state.get(key) or "") for key in (THREAD_KEY, BEGAN_KEY))
     marks = {THREAD_KEY: thread_mark, **{name: value for name, value in task_marks.items() if value}}
     messages = []
     for message in new:
         old, id_ = history_by_id.get(message.id), message.id
-        if old is not None and not is_same_message(old, message, text_of):
-            id_ = fingerprint(thread_mark, began, id_, message.role, text_of(message))
+        if old is not None and not is_same_message(old, message, thread.text_of):
+            id_ = fingerprint(thread_mark, began, id_, message.role, thread.text_of(message))
         messages.append(message.model_copy(update={"id": id_, "metadata": {**message.metadata, **marks}}))
     return messages
 

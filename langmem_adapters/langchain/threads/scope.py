@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextvars import copy_context
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 from langgraph.runtime import Runtime
@@ -19,10 +20,6 @@ Lookup: TypeAlias = str | Callable[[Runtime[Any]], object]
 """An id, or a function that finds it in the runtime of a run."""
 
 _TOOLS_NODE = "tools"  # what create_agent calls the node in which tools run
-
-
-def _default_user(runtime: Runtime[Any]) -> object:
-    return _context_value(runtime, "user_id")
 
 
 def _default_session(runtime: Runtime[Any]) -> object:
@@ -49,7 +46,7 @@ class ScopeResolver(NamedTuple):
 
     def __call__(self, runtime: Runtime[Any]) -> Scope:
         """The scope. Raises ConfigurationError if it is incomplete, so that nobody is given another's memory."""
-        user = _resolve_id("user", _default_user if self.user is None else self.user, runtime)
+        user = _resolve_id("user", partial(_context_value, name="user_id") if self.user is None else self.user, runtime)
         session = _resolve_id("session", _default_session if self.session is None else self.session, runtime)
         if self.needs_user and not user:
             raise ConfigurationError(

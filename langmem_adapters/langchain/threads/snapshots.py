@@ -48,7 +48,8 @@ class Reader(NamedTuple):
         """Identify the caller of the history's property or method that calls this."""
         frame = _caller(inspect.currentframe(), _READ_METHODS)
         name = frame.f_code.co_name if frame else ""
-        return cls(name, _run_id(), last_write, _input_messages(frame) if frame and name in _EXIT_METHODS else None)
+        messages = frame.f_locals.get(_INPUT_VARIABLE) if frame and name in _EXIT_METHODS else None
+        return cls(name, _run_id(), last_write, messages if isinstance(messages, list) else None)
 
 
 def is_cut_off() -> bool:
@@ -76,11 +77,6 @@ def _run_id() -> UUID | None:
     """The id of the current run; None outside of a run, and before Python 3.11 in coroutines."""
     config = var_child_runnable_config.get()
     return getattr(config.get("callbacks"), "parent_run_id", None) if config else None
-
-
-def _input_messages(frame: FrameType) -> list[BaseMessage] | None:
-    messages = frame.f_locals.get(_INPUT_VARIABLE)
-    return messages if isinstance(messages, list) else None
 
 
 class _OpenTurn(NamedTuple):

@@ -26,22 +26,18 @@ without a saved thread gives back a summary, and not what it was made of."""
 
 
 def shared_state(
-    history: Sequence[Message], thread: Thread, start: int, own_positions: Collection[int], text_of: TextOf
+    history: Sequence[Message], thread: Thread, start: int, own_positions: Collection[int]
 ) -> dict[str, Any]:
-    """What a thread has of a history, or its summaries stand for, except for its ``own_positions``.
+    """What a thread has of a history, or its summaries stand for, when a run begins.
 
-    Args:
-        history: The newest messages of the session.
-        thread: The messages of a run that begins.
-        start: How many of them the session has.
-        own_positions: The positions of what the thread is known to have recorded.
-        text_of: Gives the text of a message by which it is compared.
+    The session has the thread up to ``start``. What the thread is known to have recorded, at ``own_positions`` of the
+    history, is left out.
     """
     if len(own_positions) == len(history):
         return {SHARED_IDS_KEY: [], FIRST_SHARED_KEY: {}}
     messages, existing_count = thread.relevant_to(history, start)
-    summarized = _stored_summarized_ids(history, _summary_fingerprints(messages, text_of))
-    positions = shared_positions(history, messages[:existing_count], text_of)
+    summarized = _stored_summarized_ids(history, _summary_fingerprints(messages, thread.text_of))
+    positions = shared_positions(history, messages[:existing_count], thread.text_of)
     ids = [m.id for n, m in enumerate(history) if n not in own_positions and (n in positions or m.id in summarized)]
     return {SHARED_IDS_KEY: ids, FIRST_SHARED_KEY: {} if own_positions else _first_shared(history, messages, positions)}
 
@@ -63,24 +59,18 @@ def _is_question(message: Message) -> bool:
 
 
 def summarized_ids(
-    history: Sequence[Message],
-    thread: Thread,
-    start: int,
-    removed_ids: Iterable[str],
-    *,
-    state: Mapping[str, Any],
-    text_of: TextOf,
+    history: Sequence[Message], thread: Thread, start: int, removed_ids: Iterable[str]
 ) -> Mapping[str, list[str]]:
     """The ids that each summary in a thread stands for at the end of a run; empty if the session has them already.
 
     These are ``removed_ids``, which the run said and the thread lacks, and lacking ones of :data:`SHARED_IDS_KEY`.
     """
-    messages, existing_count = thread.relevant_to(history, start, state.get(FIRST_SHARED_KEY))
-    summaries = _summary_fingerprints(messages, text_of)
+    messages, existing_count = thread.relevant_to(history, start, thread.state.get(FIRST_SHARED_KEY))
+    summaries = _summary_fingerprints(messages, thread.text_of)
     if not summaries:
         return {}
-    positions = shared_positions(history, messages[:existing_count], text_of)
-    shared_ids = state.get(SHARED_IDS_KEY) or ()
+    positions = shared_positions(history, messages[:existing_count], thread.text_of)
+    shared_ids = thread.state.get(SHARED_IDS_KEY) or ()
     ids = [*removed_ids, *(m.id for n, m in enumerate(history) if m.id in shared_ids and n not in positions)]
     return {} if _stored_summarized_ids(history, summaries).issuperset(ids) else dict.fromkeys(summaries, ids)
 

@@ -8,9 +8,10 @@ from typing import Any, overload
 
 from langchain_core.messages import BaseMessage, convert_to_messages
 
+from langmem_adapters.conversation.stored_summary import unspaced_text
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.langchain.convert import role_of
-from langmem_adapters.langchain.threads.exchanges import INSTRUCTION_ROLES, is_summary_or_recalled
+from langmem_adapters.langchain.threads.exchanges import INSTRUCTION_ROLES, TextOf, is_summary_or_recalled
 from langmem_adapters.langchain.threads.storable import to_message_leniently
 from langmem_adapters.model import Message
 
@@ -25,11 +26,21 @@ class Thread(Sequence[Message]):
     Args:
         messages: As the host has them, or as a client sent them, if the host's reducer leaves them so.
         mark: Identifies the thread. A message that the host's reducer left without an id gets one made from it.
+        state: The state of the run.
+        text_of: Gives the text of a message by which it is compared.
     """
 
-    def __init__(self, messages: Sequence[Any], mark: str = "") -> None:
+    def __init__(
+        self,
+        messages: Sequence[Any],
+        mark: str = "",
+        state: Mapping[str, Any] | None = None,
+        text_of: TextOf = unspaced_text,
+    ) -> None:
         self._messages: Sequence[BaseMessage] = convert_to_messages(messages)
         self._mark = mark
+        self.state: Mapping[str, Any] = state or {}
+        self.text_of: TextOf = text_of
         self._converted: dict[int, Message] = {}
         self._originals: dict[int, BaseMessage] = {}  # by id(), as these live as long as the thread
 
@@ -51,7 +62,7 @@ class Thread(Sequence[Message]):
 
     def prefix(self, count: int) -> Thread:
         """The thread as it was when it had ``count`` messages."""
-        return Thread(self._messages[:count], self._mark)
+        return Thread(self._messages[:count], self._mark, self.state, self.text_of)
 
     def count_through(self, message_id: str) -> int | None:
         """How many messages there are up to and including the one with this id; None if there is none."""
@@ -84,18 +95,15 @@ class Thread(Sequence[Message]):
 
     def _first_shared_position(self, first_id: str, start: int) -> int:
         count = self.count_through(first_id) if first_id else None
-        if count is None or count > start or self._role_at(count - 1) != "user" or not self._is_dialogue_at(count - 1):
+        if count is None or count > start or not self._is_dialogue_at(count - 1):
             return 0
-        return count - 1
+        return count - 1 if role_of(self._messages[count - 1]) == "user" else 0
 
     def _message_at(self, n: int) -> BaseMessage:
         """A message, with an id: if it lacks one, all that lack one are given theirs, once."""
         if self._mark and not self._messages[n].id:
             self._messages, self._mark = list(_with_generated_ids(self._messages, self._mark)), ""
         return self._messages[n]
-
-    def _role_at(self, n: int) -> str:
-        return role_of(self._messages[n])
 
     def _is_dialogue_at(self, n: int) -> bool:
         message = self._messages[n]

@@ -1,14 +1,17 @@
-"""Structured output of a wrapped model: by the model's own means if it has any, and through the cache."""
+"""What a cached model leaves to its own model: objects of a class, and what belongs to calls of functions."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
+from llama_index.core.base.llms.types import ChatResponse
+from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.llms import LLM
+from llama_index.core.llms.function_calling import FunctionCallingLLM
 from llama_index.core.types import PydanticProgramMode
 
-__all__ = ["SHARED_FIELDS", "StructuredPrediction"]
+__all__ = ["SHARED_FIELDS", "FunctionCalls", "StructuredPrediction"]
 
 SHARED_FIELDS = (
     "callback_manager",
@@ -27,7 +30,7 @@ _CALL_METHODS = (*_SYNC_METHODS, *(f"a{name}" for name in _SYNC_METHODS))
 
 
 class StructuredPrediction:
-    """The methods of ``LLM`` that give objects of a class, for a wrapped model."""
+    """The methods of ``LLM`` that give objects of a class: by the model's own means, if any, and through the cache."""
 
     _wrapped: LLM
 
@@ -56,3 +59,25 @@ class StructuredPrediction:
         routed_model = self._wrapped.model_copy()
         routed_model.__dict__.update({name: getattr(self, name) for name in _CALL_METHODS})
         return cast("Callable[..., Any]", getattr(routed_model, name))
+
+
+class FunctionCalls(FunctionCallingLLM):
+    """What a model that calls functions implements beside chats."""
+
+    _wrapped: FunctionCallingLLM = PrivateAttr()
+
+    def _prepare_chat_with_tools(
+        self, tools: Sequence[Any], *args: Any, tool_required: bool = False, **kwargs: Any
+    ) -> dict[str, Any]:
+        prepare: Any = self._wrapped._prepare_chat_with_tools_compat  # noqa: SLF001 - what such a model implements
+        return cast("dict[str, Any]", prepare(tools, *args, tool_required=tool_required, **kwargs))
+
+    def _validate_chat_with_tools_response(
+        self, response: ChatResponse, tools: Sequence[Any], *args: Any, **kwargs: Any
+    ) -> ChatResponse:
+        validate = self._wrapped._validate_chat_with_tools_response  # noqa: SLF001 - what such a model implements
+        return validate(response, tools, *args, **kwargs)
+
+    def get_tool_calls_from_response(self, response: ChatResponse, *args: Any, **kwargs: Any) -> list[Any]:
+        """The tool calls in a response, as the model reads them."""
+        return self._wrapped.get_tool_calls_from_response(response, *args, **kwargs)
