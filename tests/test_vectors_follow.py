@@ -501,6 +501,23 @@ def test_what_was_refused_for_a_moment_is_embedded_by_the_next_change() -> None:
 
 
 @pytest.mark.usefixtures("at_once")
+def test_a_message_too_long_for_the_model_is_found_by_meaning_and_a_query_degrades_no_search() -> None:
+    model, long = Model(), "My couch is red and old, as I said. " * 30
+
+    def narrow(given: list[str]) -> list[list[float]]:
+        if max(map(len, given)) > 500:
+            raise ValueError("maximum context length exceeded")
+        return model(given)
+
+    vectors = Watched(narrow)
+    memory = memory_of(vectors)
+    memory.add([say("Hello."), say(long), say("My dog is brown.")])
+    assert [hit.id for hit in vectors.search(ADA, "sofa", 1)] == [memory.all()[1].id]
+    assert texts(memory.search("puppy " * 100)) == ["My dog is brown."]
+    assert (memory.stats()["refused"], memory.stats()["degraded"]) == (0, 0)
+
+
+@pytest.mark.usefixtures("at_once")
 def test_what_was_refused_is_offered_as_it_is_now_and_only_where_nobody_else_was_quicker(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

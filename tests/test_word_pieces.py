@@ -21,7 +21,7 @@ from langmem_adapters.indexes import open_index, open_vectors, vector_pieces
 from langmem_adapters.indexes.vector import VectorIndex
 from langmem_adapters.indexes.vector_pieces import max_sim
 from langmem_adapters.indexes.vector_sqlite import SQLiteVectors
-from langmem_adapters.language.word_pieces import _split
+from langmem_adapters.language.word_pieces import split_text
 from langmem_adapters.protocols import Document, PiecewiseIndex, Store
 from langmem_adapters.signals import SIGNALS
 from langmem_adapters.stores.memory import MemoryStore
@@ -128,7 +128,7 @@ def test_a_text_is_found_by_what_its_end_means_and_so_is_a_long_query(vectors: S
 
 @given(text=st.text(min_size=20), count=st.integers(2, 9))
 def test_the_parts_of_a_text_are_the_text(text: str, count: int) -> None:
-    parts = _split(text, count)
+    parts = split_text(text, count)
     assert "".join(parts) == text
     assert len(parts) == count
     assert max(map(len, parts)) <= 2 * len(text) / count

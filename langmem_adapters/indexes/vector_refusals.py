@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from langmem_adapters.embedding import Embedder, Embedding
+from langmem_adapters.embedding import Embedder, Embedding, harmless_text
 from langmem_adapters.errors import ModelError
-from langmem_adapters.keys import fingerprint
 
 __all__ = ["RefusedDocuments", "embed_texts"]
 
@@ -21,10 +20,9 @@ def embed_texts(embedder: Embedder, texts: Sequence[str]) -> list[Embedding | No
     try:
         return list(embedder.read(texts))
     except ModelError:
-        # A harmless text, which differs with the given ones, so that no cache of the host answers it.
-        embedder.texts([f"text {fingerprint(list(texts))[:8]}"])
-    if len(texts) == 1:
-        return [None]
+        embedder.texts([harmless_text(texts)])  # raises if the embedder is down
+        if len(texts) == 1:
+            return [None]
     half = len(texts) // 2
     return embed_texts(embedder, texts[:half]) + embed_texts(embedder, texts[half:])
 
