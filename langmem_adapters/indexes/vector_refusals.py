@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from http import HTTPStatus
 
 from langmem_adapters.embedding import Embedder, Embedding, harmless_text
 from langmem_adapters.errors import ModelError
@@ -15,16 +16,26 @@ _MAX_REFUSALS = 3
 def embed_texts(embedder: Embedder, texts: Sequence[str]) -> list[Embedding | None]:
     """The embeddings of texts, in their order; None for a text that an otherwise working embedder refuses.
 
-    Raises ModelError if it does not answer at all.
+    Raises ModelError if it does not answer at all, or too many texts were sent to it of late.
     """
     try:
         return list(embedder.read(texts))
-    except ModelError:
+    except ModelError as error:
         embedder.texts([harmless_text(texts)])  # raises if the embedder is down
         if len(texts) == 1:
+            if _is_rate_limit(error.__cause__):
+                raise
             return [None]
     half = len(texts) // 2
     return embed_texts(embedder, texts[:half]) + embed_texts(embedder, texts[half:])
+
+
+def _is_rate_limit(error: BaseException | None) -> bool:
+    """Whether a provider says "429 Too Many Requests", which no text is to blame for."""
+    errors = (error, error and error.__cause__)  # the second: of what a wrapper raises
+    sources = (*errors, *(getattr(each, "response", None) for each in errors))
+    statuses = [getattr(each, name, None) for each in sources for name in ("status_code", "http_status", "code")]
+    return HTTPStatus.TOO_MANY_REQUESTS in statuses
 
 
 class RefusedDocuments:
