@@ -13,11 +13,11 @@ from itertools import chain
 from typing import Any, NamedTuple, TypeAlias
 
 from langmem_adapters.concurrency.locks import ForkSafeLock
-from langmem_adapters.embedding_calls import Calls, calls_of, model_name_of
+from langmem_adapters.embedding_calls import Calls, calls_of, model_name_of, returns_pieces
 from langmem_adapters.errors import ConfigurationError, ModelError
 from langmem_adapters.flow import Flow, arun, run
 from langmem_adapters.keys import fingerprint
-from langmem_adapters.language.word_pieces import PieceEmbedding, split_text, tells_pieces
+from langmem_adapters.language.word_pieces import PieceEmbedding, split_text
 from langmem_adapters.lru import LRU
 from langmem_adapters.run_callbacks import call_without_callbacks
 from langmem_adapters.sharing import SharedByCopies
@@ -56,8 +56,8 @@ class Embedder(SharedByCopies):
     Args:
         model: An object with ``embed_documents`` and ``embed_query`` (LangChain), or ``get_text_embedding_batch`` and
             ``get_query_embedding`` (LlamaIndex), a ``SentenceTransformer``, or a function from a list of texts to
-            as many vectors, which may be async. A SentenceTransformer also returns vectors of word pieces, which
-            improve the search of memories.
+            as many vectors, which may be async. A SentenceTransformer, even in LangChain's HuggingFaceEmbeddings or
+            LlamaIndex's HuggingFaceEmbedding, also returns vectors of word pieces, which improve the search of memories.
         name: Identifies the model: vectors are only compared with those of the same name and dimension. Default:
             the name of the class and of its model, or of its Azure deployment. Required for a function and for a
             SentenceTransformer. Choose a name of your own if anything else changes the vectors, such as an instruction
@@ -93,7 +93,7 @@ class Embedder(SharedByCopies):
         check_count("longest", longest)
         self._model = model
         self._document_calls, self._query_calls = calls_of(model)
-        self.tells_pieces: bool = tells_pieces(model)
+        self.tells_pieces: bool = returns_pieces(model)
         self.name: str = name or model_name_of(model)
         self.dimension: int | None = None
         self.stats: Counter[str] = Counter()
