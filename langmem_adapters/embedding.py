@@ -56,8 +56,9 @@ class Embedder(SharedByCopies):
     Args:
         model: An object with ``embed_documents`` and ``embed_query`` (LangChain), or ``get_text_embedding_batch`` and
             ``get_query_embedding`` (LlamaIndex), a ``SentenceTransformer``, or a function from a list of texts to
-            as many vectors, which may be async. A SentenceTransformer, even in LangChain's HuggingFaceEmbeddings or
-            LlamaIndex's HuggingFaceEmbedding, also returns vectors of word pieces, which improve the search of memories.
+            as many vectors, which may be async. A SentenceTransformer, even inside LangChain's HuggingFaceEmbeddings
+            or LlamaIndex's HuggingFaceEmbedding, also returns vectors of word pieces, which improve the search of
+            memories.
         name: Identifies the model: vectors are only compared with those of the same name and dimension. Default:
             the name of the class and of its model, or of its Azure deployment. Required for a function and for a
             SentenceTransformer. Choose a name of your own if anything else changes the vectors, such as an instruction
