@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import httpx
 import openai
@@ -534,8 +534,19 @@ def raise_openai() -> None:
     raise openai.RateLimitError("tokens per minute", response=answer_429(), body=None)
 
 
+def raise_as_boto3() -> None:
+    class ClientError(Exception):
+        response: ClassVar = {"Error": {"Code": "ThrottlingException"}, "ResponseMetadata": {"HTTPStatusCode": 429}}
+
+    raise ClientError
+
+
 @pytest.mark.usefixtures("at_once")
-@pytest.mark.parametrize("raise_429", [raise_openai, lambda: answer_429().raise_for_status(), raise_wrapped])
+@pytest.mark.parametrize(
+    "raise_429",
+    [raise_openai, lambda: answer_429().raise_for_status(), raise_wrapped, raise_as_boto3],
+    ids=["openai", "httpx", "wrapped", "boto3"],
+)
 def test_what_exceeds_a_rate_limit_is_not_refused_but_embedded_later(raise_429: Callable[[], Any]) -> None:
     """... though the limit, which counts tokens, lets a short text pass."""
     model, is_busy = Model(), True

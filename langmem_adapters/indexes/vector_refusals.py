@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from http import HTTPStatus
+from itertools import chain
 
 from langmem_adapters.embedding import Embedder, Embedding, harmless_text
 from langmem_adapters.errors import ModelError
@@ -33,9 +34,15 @@ def embed_texts(embedder: Embedder, texts: Sequence[str]) -> list[Embedding | No
 def _is_rate_limit(error: BaseException | None) -> bool:
     """Whether a provider says "429 Too Many Requests", which no text is to blame for."""
     errors = (error, error and error.__cause__)  # the second: of what a wrapper raises
-    sources = (*errors, *(getattr(each, "response", None) for each in errors))
-    statuses = [getattr(each, name, None) for each in sources for name in ("status_code", "http_status", "code")]
-    return HTTPStatus.TOO_MANY_REQUESTS in statuses
+    return HTTPStatus.TOO_MANY_REQUESTS in chain.from_iterable(map(_statuses, errors))
+
+
+def _statuses(error: BaseException | None) -> Iterator[object]:
+    response = getattr(error, "response", None)
+    if isinstance(response, Mapping):  # of boto3
+        yield response.get("ResponseMetadata", {}).get("HTTPStatusCode")
+    for source in (error, response):
+        yield from (getattr(source, name, None) for name in ("status_code", "http_status", "code"))
 
 
 class RefusedDocuments:
