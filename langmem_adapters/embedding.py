@@ -7,21 +7,24 @@ import math
 import sys
 from array import array
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple, TypeAlias
 
 from langmem_adapters.concurrency.locks import ForkSafeLock
+from langmem_adapters.embedding_calls import Calls, calls_of, model_name_of, returns_pieces
 from langmem_adapters.errors import ConfigurationError, ModelError
-from langmem_adapters.flow import Flow, arun, is_coroutine, run
-from langmem_adapters.language.word_pieces import PieceEmbedding, is_sentence_transformer, make_encoder, tells_pieces
+from langmem_adapters.flow import Flow, arun, run
+from langmem_adapters.keys import fingerprint
+from langmem_adapters.language.word_pieces import PieceEmbedding, split_text
 from langmem_adapters.lru import LRU
 from langmem_adapters.run_callbacks import call_without_callbacks
 from langmem_adapters.sharing import SharedByCopies
 from langmem_adapters.text import replace_surrogates
 from langmem_adapters.validation import check_count, check_text, checked_list
 
-__all__ = ["Embedder", "Embedding", "Vector", "cosine_of"]
+__all__ = ["Embedder", "Embedding", "Vector", "cosine_of", "harmless_text"]
 
 Vector: TypeAlias = "array[float]"
 """A unit vector of 32-bit floats (``array('f')``); empty if a text has no vector."""
@@ -39,12 +42,7 @@ class Embedding(NamedTuple):
 
 _EmbeddingCache: TypeAlias = LRU[bytes, Embedding]  # by the hash of a text
 _NO_EMBEDDING = Embedding(array("f"))
-_MODEL_NAME_ATTRIBUTES = (
-    *("model_name", "model", "model_id", "deployment", "repo_id", "model_path"),
-    *("model_uid", "endpoint_name", "folder_name"),  # of Xinference, SageMaker, Optimum
-)
-_UNKNOWN_MODEL = "unknown"  # LlamaIndex's model_name of embedders with the name in another attribute, such as watsonx's
-_AZURE_DEFAULT_MODEL = "text-embedding-ada-002"  # the model of Azure embedders that were given only a deployment
+_MIN_PART_CHARS = 200  # of a refused text: one below twice that is not divided
 _PROCESS_ATTRIBUTES = frozenset(("_document_calls", "_query_calls", "_lock", "_text_cache", "_query_cache", "stats"))
 _ASYNC_REFUSAL = "this embedder is a coroutine function: call the async twin of this method, whose name begins with a"
 
@@ -58,16 +56,17 @@ class Embedder(SharedByCopies):
     Args:
         model: An object with ``embed_documents`` and ``embed_query`` (LangChain), or ``get_text_embedding_batch`` and
             ``get_query_embedding`` (LlamaIndex), a ``SentenceTransformer``, or a function from a list of texts to
-            as many vectors, which may be async. A SentenceTransformer also returns vectors of word pieces, which
-            improve the search of memories.
+            as many vectors, which may be async. A SentenceTransformer, even inside LangChain's HuggingFaceEmbeddings
+            or LlamaIndex's HuggingFaceEmbedding, also returns vectors of word pieces, which improve the search of
+            memories.
         name: Identifies the model: vectors are only compared with those of the same name and dimension. Default:
             the name of the class and of its model, or of its Azure deployment. Required for a function and for a
             SentenceTransformer. Choose a name of your own if anything else changes the vectors, such as an instruction
             or a revision.
         batch: How many texts are sent at a time.
         remembered: How many vectors of queries, and how many of texts, are cached in memory.
-        longest: How many characters of a text are embedded; the rest of a longer text is cut off, as a provider that
-            refuses long texts would otherwise refuse it for ever.
+        longest: How many characters of a text are embedded; the rest of a longer text is cut off. A text within that
+            which a provider refuses, as too long for its model, is embedded in parts: its vector is the mean of theirs.
 
     ``stats`` counts calls, texts, remembered (texts that needed no call) and failures.
 
@@ -94,9 +93,9 @@ class Embedder(SharedByCopies):
         check_count("remembered", remembered, minimum=0)
         check_count("longest", longest)
         self._model = model
-        self._document_calls, self._query_calls = _calls_of(model)
-        self.tells_pieces: bool = tells_pieces(model)
-        self.name: str = name or _model_name(model)
+        self._document_calls, self._query_calls = calls_of(model)
+        self.tells_pieces: bool = returns_pieces(model)
+        self.name: str = name or model_name_of(model)
         self.dimension: int | None = None
         self.stats: Counter[str] = Counter()
         self._batch = batch
@@ -175,7 +174,7 @@ class Embedder(SharedByCopies):
     def _embed_query(self, text: str) -> Flow[Embedding]:
         return (yield from self._embed_cached([text], self._query_cache, self._query_calls))[0]
 
-    def _embed_cached(self, texts: Sequence[str], cache: _EmbeddingCache, calls: _Calls) -> Flow[list[Embedding]]:
+    def _embed_cached(self, texts: Sequence[str], cache: _EmbeddingCache, calls: Calls) -> Flow[list[Embedding]]:
         checked = checked_list(texts, "an embedder takes a list of texts", str)
         sent = [_to_sendable(text, self._longest) for text in checked]
         keys = [hashlib.sha256(text.encode()).digest() for text in sent]
@@ -187,15 +186,29 @@ class Embedder(SharedByCopies):
         missing_keys = list(missing)
         for start in range(0, len(missing_keys), self._batch):
             batch = missing_keys[start : start + self._batch]
-            answer = yield from self._call_model(calls, [missing[key] for key in batch])
-            new = dict(zip(batch, self._to_embeddings(answer, len(batch)), strict=True))
+            new = dict(zip(batch, (yield from self._embed(calls, [missing[key] for key in batch])), strict=True))
             with self._lock.held():
                 for key, embedding in new.items():
                     cache.put(key, embedding)
             embeddings |= new
         return [embeddings[key] for key in keys]
 
-    def _call_model(self, calls: _Calls, texts: list[str]) -> Flow[Any]:
+    def _embed(self, calls: Calls, texts: list[str], *, is_part: bool = False) -> Flow[list[Embedding]]:
+        """Embed texts as the model reads them: a long one that it refuses, in halves, and those in halves again."""
+        try:
+            return self._to_embeddings((yield from self._call_model(calls, texts)), len(texts))
+        except ModelError:
+            if len(texts) > 1 or len(texts[0]) < 2 * _MIN_PART_CHARS:
+                raise
+        if not is_part:
+            yield from self._embed(calls, [harmless_text(texts)])  # raises if the model is down
+        halves: list[Embedding] = []
+        for half in split_text(texts[0], 2):
+            if not half.isspace():
+                halves += yield from self._embed(calls, [half], is_part=True)
+        return [_mean_of(halves)]
+
+    def _call_model(self, calls: Calls, texts: list[str]) -> Flow[Any]:
         call = None if calls.call is None else partial(calls.call, texts)
         acall = None if calls.acall is None else partial(calls.acall, texts)
         self._count(calls=1, texts=len(texts))
@@ -256,69 +269,24 @@ class Embedder(SharedByCopies):
         return f"Embedder({self.name!r})"
 
 
-# ---- ways to ask
-
-
-class _Calls(NamedTuple):
-    call: Callable[[list[str]], Any] | None
-    acall: Callable[[list[str]], Awaitable[Any]] | None = None
-
-
-def _calls_of(model: Any) -> tuple[_Calls, _Calls]:
-    """How to ask a model for the vectors of texts, and for the vector of a query (a list of one text)."""
-    if isinstance(model, type):
-        raise ConfigurationError(f"an embedder is an object, {model.__name__}(…), and not its class")
-    if hasattr(model, "embed_documents") and hasattr(model, "embed_query"):
-        documents = _Calls(model.embed_documents, getattr(model, "aembed_documents", None))
-        aquery = getattr(model, "aembed_query", None)
-        async_query = None if aquery is None else lambda texts: _as_list(aquery(texts[0]))
-        return documents, _Calls(lambda texts: [model.embed_query(texts[0])], async_query)
-    if hasattr(model, "get_text_embedding_batch") and hasattr(model, "get_query_embedding"):
-        # Not the async twins: in many LlamaIndex models they block the event loop. A worker thread never does.
-        return _Calls(model.get_text_embedding_batch), _Calls(lambda texts: [model.get_query_embedding(texts[0])])
-    if is_sentence_transformer(model):
-        return _Calls(make_encoder(model, model.encode_document)), _Calls(make_encoder(model, model.encode_query))
-    if not callable(model) or hasattr(model, "forward"):  # a torch model, which is no supported SentenceTransformer
-        raise ConfigurationError(
-            "an embedder is a LangChain or LlamaIndex embedding model, a SentenceTransformer of sentence-transformers 5"
-            f" or later, or a function from texts to vectors, not {type(model).__name__}"
-        )
-    if is_coroutine(model):
-        return _Calls(None, model), _Calls(None, model)
-    return _Calls(model), _Calls(model)
-
-
-async def _as_list(answer: Awaitable[Any]) -> list[Any]:
-    return [await answer]
-
-
-def _model_name(model: Any) -> str:
-    """The class and the model of a host's embedder, which identify its vectors later and on other machines, too."""
-    for attribute in ("underlying_embeddings", "base_embeddings"):  # CacheBackedEmbeddings and HyDE, of LangChain
-        if hasattr(model, attribute):
-            return _model_name(getattr(model, attribute))
-    if not (hasattr(model, "embed_documents") or hasattr(model, "get_text_embedding_batch")):
-        kind = type(model).__name__ if is_sentence_transformer(model) else "function"
-        raise ConfigurationError(f'a {kind} that embeds needs a name for its model: Embedder({kind}, name="…")')
-    values = (getattr(model, attribute, None) for attribute in _MODEL_NAME_ATTRIBUTES)
-    names = [name for name in values if isinstance(name, str) and name]
-    model_name = next((name for name in names if name != _UNKNOWN_MODEL), _UNKNOWN_MODEL if names else "")
-    wrapped = getattr(model, "_langchain_embedding", None)
-    # LangchainEmbedding gives one of these where it finds no name.
-    if wrapped is not None and model_name in {_AZURE_DEFAULT_MODEL, type(wrapped).__name__}:
-        return _model_name(wrapped)
-    if model_name == _AZURE_DEFAULT_MODEL and hasattr(model, "azure_endpoint"):
-        deployed = getattr(model, "azure_deployment", None) or getattr(model, "deployment", None)
-        model_name = deployed or model_name
-    return f"{type(model).__qualname__}:{model_name}" if model_name else type(model).__qualname__
-
-
 # ---- texts and vectors
 
 
 def cosine_of(first: Vector, second: Vector) -> float | None:
     """The cosine of two vectors; None, if one is empty."""
     return sum(a * b for a, b in zip(first, second, strict=True)) if first and second else None
+
+
+def harmless_text(texts: Sequence[str]) -> str:
+    """A text that no model refuses. It depends on these texts, so that no cache of the host answers it each time."""
+    return f"text {fingerprint(list(texts))[:8]}"
+
+
+def _mean_of(parts: Sequence[Embedding]) -> Embedding:
+    """The embedding of a text, of those of its parts."""
+    vectors = [part.vector for part in parts if part.vector]
+    mean = _to_unit_vector([sum(values) for values in zip(*vectors, strict=True)])
+    return Embedding(mean, tuple(chain.from_iterable(part.pieces for part in parts))) if any(mean) else _NO_EMBEDDING
 
 
 def _to_sendable(text: str, max_chars: int) -> str:

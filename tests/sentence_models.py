@@ -1,4 +1,4 @@
-"""A model that answers as a SentenceTransformer does, and knows which words mean the same."""
+"""A model that answers as a SentenceTransformer does, and knows which words mean the same; and wrappers of it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from langchain_core.embeddings import Embeddings
+from llama_index.core.base.embeddings.base import BaseEmbedding
+from pydantic import PrivateAttr
 
 SIZE = 100  # numbers a vector: its signs do not fill whole words of 64
 SPECIAL = {"[PAD]": 0, "[CLS]": 1, "[SEP]": 2}
@@ -54,6 +57,10 @@ class SentenceModel:
         self.asked.append(("query", texts))
         return self._encoded(texts, **how)
 
+    def encode(self, texts: list[str], *, prompt_name: str = "", **how: Any) -> Any:
+        self.asked.append((prompt_name, texts))
+        return self._encoded(texts, **how)
+
     def piece(self, word: str) -> list[float]:
         """The vector of a piece."""
         said = next((min(meaning) for meaning in self._meanings if word in meaning), word)
@@ -80,3 +87,53 @@ class SentenceModel:
             }
             for row, vectors, mean in zip(ids, rows, means, strict=True)
         ]
+
+
+class HuggingFaceEmbeddings(Embeddings):
+    """Asks as LangChain's does, whose name it has."""
+
+    __module__ = "langchain_huggingface.embeddings.huggingface"
+
+    def __init__(self, model: SentenceModel, *, multi_process: bool = False, **encode_kwargs: Any) -> None:
+        self._client = model
+        self.model_name, self.multi_process, self.encode_kwargs = "words", multi_process, encode_kwargs
+        self.query_encode_kwargs = {"prompt_name": "query"}
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        return self._embed(texts, self.encode_kwargs)
+
+    def embed_query(self, text: str) -> list[float]:
+        return self._embed([text], self.query_encode_kwargs)[0]
+
+    def _embed(self, texts: list[str], options: dict[str, Any]) -> list[list[float]]:
+        vectors: list[list[float]] = self._client.encode(texts, show_progress_bar=False, **options).tolist()
+        return vectors
+
+
+class HuggingFaceEmbedding(BaseEmbedding):
+    """Asks as LlamaIndex's does, whose name it has."""
+
+    __module__ = "llama_index.embeddings.huggingface.base"
+    _model: Any = PrivateAttr()
+    _parallel_process: bool = PrivateAttr()
+
+    def __init__(self, model: SentenceModel, *, parallel_process: bool = False, **fields: Any) -> None:
+        super().__init__(model_name="words", **fields)
+        self._model, self._parallel_process = model, parallel_process
+
+    def _get_text_embeddings(self, texts: list[str]) -> list[list[float]]:
+        return self._embed(texts, "text")
+
+    def _get_text_embedding(self, text: str) -> list[float]:
+        return self._embed([text], "text")[0]
+
+    def _get_query_embedding(self, query: str) -> list[float]:
+        return self._embed([query], "query")[0]
+
+    async def _aget_query_embedding(self, query: str) -> list[float]:
+        return self._get_query_embedding(query)
+
+    def _embed(self, texts: list[str], prompt_name: str) -> list[list[float]]:
+        options = {"batch_size": self.embed_batch_size, "prompt_name": prompt_name, "normalize_embeddings": True}
+        vectors: list[list[float]] = self._model.encode(texts, show_progress_bar=False, **options).tolist()
+        return vectors

@@ -21,7 +21,7 @@ FLOORS = {
     **dict.fromkeys(
         ("annotations", "codec", "keys", "lazy_names", "lru", "views", "progress", "validation", "sharing"), 0
     ),
-    **dict.fromkeys(("text", "tokens", "prompts", "providers", "language", "embedding"), 1),
+    **dict.fromkeys(("text", "tokens", "prompts", "providers", "language", "embedding", "embedding_calls"), 1),
     **dict.fromkeys(("signals", "signal_values", "fitting", "json_files", "redaction", "run_callbacks"), 1),
     **dict.fromkeys(("stores", "indexes", "files", "sealing", "encryption", "telemetry"), 2),
     **dict.fromkeys(("brain", "sessions", "conversation", "longterm", "recall", "records", "experience"), 3),

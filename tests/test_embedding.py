@@ -342,6 +342,74 @@ def test_of_a_long_text_the_beginning_is_sent() -> None:
     assert len(model.asked[-1]) == 8_000
 
 
+class Narrow(NativeWords):
+    """Refuses a text of more than 500 characters, and what was not spoken of."""
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        if max(map(len, texts)) > 500 or any("unspeakable" in text for text in texts):
+            self.asked.append(texts)
+            raise ValueError("maximum context length exceeded")
+        return super().embed_documents(texts)
+
+    def embed_query(self, text: str) -> list[float]:
+        return self.embed_documents([text])[0]
+
+    async def aembed_documents(self, texts: list[str]) -> list[list[float]]:
+        return self.embed_documents(texts)
+
+    async def aembed_query(self, text: str) -> list[float]:
+        return self.embed_query(text)
+
+
+LONG_TEXT = "my bike is red, " * 40 + " " * 600 + "the boat is blue, " * 40
+
+
+def test_a_long_text_that_the_model_refuses_is_embedded_in_parts() -> None:
+    model = Narrow()
+    embedder = Embedder(model)
+    (vector,) = embedder.texts([LONG_TEXT])
+    parts = [text for (text,) in model.asked if len(text) <= 500]
+    assert "".join(parts[1:]).split() == LONG_TEXT.split()
+    assert parts[0].startswith("text ")
+    assert not any(map(str.isspace, parts))
+    (whole,) = Embedder(Words()).texts([LONG_TEXT])
+    assert sum(a * b for a, b in zip(vector, whole, strict=True)) > 0.98
+    assert math.hypot(*vector) == pytest.approx(1)
+    model.asked.clear()
+    assert embedder.texts([LONG_TEXT]) == [vector]
+    assert model.asked == []
+
+
+async def test_so_is_a_long_query_also_if_it_is_awaited() -> None:
+    (vector,) = Embedder(Narrow()).texts([LONG_TEXT])
+    assert Embedder(Narrow()).query(LONG_TEXT) == vector
+    assert await Embedder(Narrow()).aquery(LONG_TEXT) == vector
+    assert await Embedder(Narrow()).atexts([LONG_TEXT]) == [vector]
+
+
+def test_a_text_whose_parts_are_refused_too_is_refused_and_so_is_a_short_one_at_once() -> None:
+    model = Narrow()
+    with pytest.raises(ModelError):
+        Embedder(model).texts(["an unspeakable text"])
+    assert len(model.asked) == 1
+    model.asked.clear()
+    with pytest.raises(ModelError):
+        Embedder(model).texts([LONG_TEXT + "unspeakable"])
+    assert min(len(text) for (text,) in model.asked if "unspeakable" in text) < 400
+
+
+def test_of_a_model_that_is_down_no_parts_are_asked_for() -> None:
+    asked: list[list[str]] = []
+
+    def down(texts: list[str]) -> Any:
+        asked.append(texts)
+        raise ConnectionError
+
+    with pytest.raises(ModelError, match="ConnectionError"):
+        Embedder(down, name="down").texts([LONG_TEXT])
+    assert [len(text) for (text,) in asked] == [len(LONG_TEXT), 13]
+
+
 def test_no_lone_surrogate_is_sent() -> None:
     model = Words()
     Embedder(model).texts(["\ud800 bike", "🙂", "\ud83d" + "\ude42"])

@@ -10,8 +10,10 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
+import httpx
+import openai
 import pytest
 
 from langmem_adapters.concurrency import background
@@ -498,6 +500,71 @@ def test_what_was_refused_for_a_moment_is_embedded_by_the_next_change() -> None:
     assert "My dog is brown." not in texts(memory.search("puppy"))
     assert len(vectors.search(ADA, "car", 9)) == 1
     assert memory.stats()["refused"] == 3
+
+
+@pytest.mark.usefixtures("at_once")
+def test_a_message_too_long_for_the_model_is_found_by_meaning_and_a_query_degrades_no_search() -> None:
+    model, long = Model(), "My couch is red and old, as I said. " * 30
+
+    def narrow(given: list[str]) -> list[list[float]]:
+        if max(map(len, given)) > 500:
+            raise ValueError("maximum context length exceeded")
+        return model(given)
+
+    vectors = Watched(narrow)
+    memory = memory_of(vectors)
+    memory.add([say("Hello."), say(long), say("My dog is brown.")])
+    assert [hit.id for hit in vectors.search(ADA, "sofa", 1)] == [memory.all()[1].id]
+    assert texts(memory.search("puppy " * 100)) == ["My dog is brown."]
+    assert (memory.stats()["refused"], memory.stats()["degraded"]) == (0, 0)
+
+
+def answer_429() -> Any:
+    return httpx.Response(429, request=httpx.Request("POST", "http://127.0.0.1/v1/embeddings"))
+
+
+def raise_wrapped() -> None:
+    try:
+        answer_429().raise_for_status()
+    except httpx.HTTPStatusError as error:
+        raise RuntimeError from error
+
+
+def raise_openai() -> None:
+    raise openai.RateLimitError("tokens per minute", response=answer_429(), body=None)
+
+
+def raise_as_boto3() -> None:
+    class ClientError(Exception):
+        response: ClassVar = {"Error": {"Code": "ThrottlingException"}, "ResponseMetadata": {"HTTPStatusCode": 429}}
+
+    raise ClientError
+
+
+@pytest.mark.usefixtures("at_once")
+@pytest.mark.parametrize(
+    "raise_429",
+    [raise_openai, lambda: answer_429().raise_for_status(), raise_wrapped, raise_as_boto3],
+    ids=["openai", "httpx", "wrapped", "boto3"],
+)
+def test_what_exceeds_a_rate_limit_is_not_refused_but_embedded_later(raise_429: Callable[[], Any]) -> None:
+    """... though the limit, which counts tokens, lets a short text pass."""
+    model, is_busy = Model(), True
+
+    def limited(given: list[str]) -> list[list[float]]:
+        if is_busy and sum(map(len, given)) > 20:
+            raise_429()
+        return model(given)
+
+    vectors = Watched(limited)
+    memory = memory_of(vectors)
+    for text in ["My dog is brown.", *(f"My couch is red, and older than {n} hills." for n in range(9))]:
+        memory.add([say(text)])
+    assert (vectors.refused(ADA), memory.stats()["refused"], memory.stats()["behind"]) == ([], 0, 9)
+    assert len(vectors.search(ADA, "sofa", 99)) == 1
+    is_busy = False
+    memory.flush()
+    assert len(vectors.search(ADA, "sofa", 99)) == 10
 
 
 @pytest.mark.usefixtures("at_once")

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from llama_index.core.storage.kvstore import SimpleKVStore
 
 from langmem_adapters import ConfigurationError, Experience, LongTermMemory, Message, ModelError, signals
 from langmem_adapters.embedding import Embedder
@@ -21,11 +22,11 @@ from langmem_adapters.indexes import open_index, open_vectors, vector_pieces
 from langmem_adapters.indexes.vector import VectorIndex
 from langmem_adapters.indexes.vector_pieces import max_sim
 from langmem_adapters.indexes.vector_sqlite import SQLiteVectors
-from langmem_adapters.language.word_pieces import _split
+from langmem_adapters.language.word_pieces import split_text
 from langmem_adapters.protocols import Document, PiecewiseIndex, Store
 from langmem_adapters.signals import SIGNALS
 from langmem_adapters.stores.memory import MemoryStore
-from tests.sentence_models import SIZE, SentenceModel, Tokenizer
+from tests.sentence_models import SIZE, HuggingFaceEmbedding, HuggingFaceEmbeddings, SentenceModel, Tokenizer
 
 NAMESPACE = ("longterm", "t", "u")
 MEANINGS = ({"bike", "bicycle"}, {"shed", "hut"}, {"red", "crimson"})
@@ -126,9 +127,57 @@ def test_a_text_is_found_by_what_its_end_means_and_so_is_a_long_query(vectors: S
     assert nearness["end"] == nearness["short"] > nearness["other"]
 
 
+# --- a model in a framework's wrapper
+
+
+class Subclass(HuggingFaceEmbeddings):
+    """May do anything with a text."""
+
+
+@pytest.mark.parametrize("wrapper", [HuggingFaceEmbeddings, HuggingFaceEmbedding])
+def test_a_model_in_a_wrapper_tells_pieces_and_reads_long_texts_in_parts(wrapper: Callable[..., Any]) -> None:
+    model = SentenceModel(*MEANINGS, max_seq_length=16)
+    embedder = Embedder(wrapper(model))
+    texts = ["a red bike", LONG_TEXT]
+    assert embedder.read(texts) == Embedder(SentenceModel(*MEANINGS, max_seq_length=16), name="bare").read(texts)
+    assert embedder.read_query("a red bike") == embedder.read(["a red bike"])[0]
+    assert embedder.name == f"{wrapper.__name__}:words"
+    assert model.asked[0] == ("text" if wrapper is HuggingFaceEmbedding else "", texts)
+    assert model.asked[-1] == ("query", ["a red bike"])
+
+
+def test_its_vectors_are_those_of_the_wrapper_so_that_an_older_index_stays() -> None:
+    texts = ["a red bike", "hut"]
+    for_langchain = HuggingFaceEmbeddings(SentenceModel(*MEANINGS))
+    for_llamaindex = HuggingFaceEmbedding(SentenceModel(*MEANINGS))
+    for wrapped, own in [
+        (for_langchain, for_langchain.embed_documents(texts)),
+        (for_llamaindex, for_llamaindex.get_text_embedding_batch(texts)),
+    ]:
+        vectors = np.array(Embedder(wrapped).texts(texts))
+        assert vectors == pytest.approx(np.array(own) / np.linalg.norm(own, axis=1, keepdims=True))
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda model: HuggingFaceEmbeddings(model, multi_process=True),
+        lambda model: HuggingFaceEmbeddings(model, precision="int8"),
+        lambda model: HuggingFaceEmbedding(model, parallel_process=True),
+        lambda model: HuggingFaceEmbedding(model, embeddings_cache=SimpleKVStore()),
+        Subclass,
+    ],
+    ids=["processes", "another form", "processes of LlamaIndex", "a cache", "a subclass"],
+)
+def test_a_wrapper_that_does_more_than_ask_is_asked_itself(wrap: Callable[[SentenceModel], Any]) -> None:
+    embedder = Embedder(wrap(SentenceModel(*MEANINGS)))
+    (read,) = embedder.read(["a red bike"])
+    assert (read.pieces, embedder.tells_pieces, len(read.vector)) == ((), False, SIZE)
+
+
 @given(text=st.text(min_size=20), count=st.integers(2, 9))
 def test_the_parts_of_a_text_are_the_text(text: str, count: int) -> None:
-    parts = _split(text, count)
+    parts = split_text(text, count)
     assert "".join(parts) == text
     assert len(parts) == count
     assert max(map(len, parts)) <= 2 * len(text) / count

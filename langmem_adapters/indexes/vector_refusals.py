@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from http import HTTPStatus
+from itertools import chain
 
-from langmem_adapters.embedding import Embedder, Embedding
+from langmem_adapters.embedding import Embedder, Embedding, harmless_text
 from langmem_adapters.errors import ModelError
-from langmem_adapters.keys import fingerprint
 
 __all__ = ["RefusedDocuments", "embed_texts"]
 
@@ -16,17 +17,32 @@ _MAX_REFUSALS = 3
 def embed_texts(embedder: Embedder, texts: Sequence[str]) -> list[Embedding | None]:
     """The embeddings of texts, in their order; None for a text that an otherwise working embedder refuses.
 
-    Raises ModelError if it does not answer at all.
+    Raises ModelError if it does not answer at all, or too many texts were sent to it of late.
     """
     try:
         return list(embedder.read(texts))
-    except ModelError:
-        # A harmless text, which differs with the given ones, so that no cache of the host answers it.
-        embedder.texts([f"text {fingerprint(list(texts))[:8]}"])
-    if len(texts) == 1:
-        return [None]
+    except ModelError as error:
+        embedder.texts([harmless_text(texts)])  # raises if the embedder is down
+        if len(texts) == 1:
+            if _is_rate_limit(error.__cause__):
+                raise
+            return [None]
     half = len(texts) // 2
     return embed_texts(embedder, texts[:half]) + embed_texts(embedder, texts[half:])
+
+
+def _is_rate_limit(error: BaseException | None) -> bool:
+    """Whether a provider says "429 Too Many Requests", which no text is to blame for."""
+    errors = (error, error and error.__cause__)  # the second: of what a wrapper raises
+    return HTTPStatus.TOO_MANY_REQUESTS in chain.from_iterable(map(_statuses, errors))
+
+
+def _statuses(error: BaseException | None) -> Iterator[object]:
+    response = getattr(error, "response", None)
+    if isinstance(response, Mapping):  # of boto3
+        yield response.get("ResponseMetadata", {}).get("HTTPStatusCode")
+    for source in (error, response):
+        yield from (getattr(source, name, None) for name in ("status_code", "http_status", "code"))
 
 
 class RefusedDocuments:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from langmem_adapters.language.analysis import STOP_WORDS
 
-__all__ = ["PieceEmbedding", "is_sentence_transformer", "make_encoder", "tells_pieces"]
+__all__ = ["PieceEmbedding", "is_sentence_transformer", "make_encoder", "split_text", "tells_pieces"]
 
 _MAX_PIECES = 1024  # pieces of a text; later ones count only in the text's vector
 _PART_SHARE = 0.9  # of what a model reads at a time is a part of a longer text, as some have more pieces than others
@@ -62,7 +62,7 @@ def make_encoder(model: Any, encode: Callable[..., Any]) -> Callable[[list[str]]
         if not max_length or len(_read_pieces(answer)) < max_length:
             return [text]
         read_text = tokenizer.decode([id_ for _, id_ in _text_pieces(answer) if id_ not in special])
-        return _split(text, math.ceil(len(text) / (_PART_SHARE * len(read_text)))) if read_text else [text]
+        return split_text(text, math.ceil(len(text) / (_PART_SHARE * len(read_text)))) if read_text else [text]
 
     def pieces(answer: Any) -> Iterator[bytes]:
         positions = [position for position, id_ in _text_pieces(answer) if has_meaning(id_)]
@@ -98,8 +98,8 @@ def _text_pieces(answer: Any) -> list[tuple[int, int]]:
     return _read_pieces(answer)[max(answer.get("prompt_length", 0) - 1, 0) :]
 
 
-def _split(text: str, count: int) -> list[str]:
-    """So many parts, about equally long; between words, where there are spaces."""
+def split_text(text: str, count: int) -> list[str]:
+    """Divide a text into so many parts, about equally long; between words, where there are spaces."""
     ends = [len(text) * number // count for number in range(1, count)]
     ends = [text.rfind(" ", end - len(text) // count // 2, end) + 1 or end for end in ends]
     return [text[start:end] for start, end in itertools.pairwise([0, *ends, len(text)])]
