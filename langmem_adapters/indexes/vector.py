@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from langmem_adapters.embedding import Embedder, Embedding, Vector
@@ -84,16 +84,6 @@ class Vectors(Protocol):
         """Release files and connections. A place that was closed may be used again."""
 
 
-@runtime_checkable
-class PieceVectors(Vectors, Protocol):
-    """A place that also keeps the meaning of word pieces."""
-
-    def max_sim(
-        self, name: str, maker: EmbedderSpec, query_pieces: Sequence[bytes], previous_ids: Mapping[str, str]
-    ) -> dict[str, float]:
-        """How near some ids come to the pieces of a query: see :meth:`VectorIndex.max_sim`."""
-
-
 class VectorIndex(Shared):
     """Finds texts by what they mean (implements :class:`~langmem_adapters.protocols.Index`).
 
@@ -128,7 +118,8 @@ class VectorIndex(Shared):
                 "an index calls its embedder synchronously: give it one that is not a coroutine function"
             )
         self._vectors = vectors
-        self._piece_vectors = vectors if self.embedder.tells_pieces and isinstance(vectors, PieceVectors) else None
+        max_sim = getattr(vectors, "max_sim", None) if self.embedder.tells_pieces else None
+        self._max_sim: Callable[..., dict[str, float]] | None = max_sim  # of a place that keeps word pieces, too
         self._refused_documents = RefusedDocuments()
         self._last_query: tuple[str, Embedding] | None = None
 
@@ -225,7 +216,7 @@ class VectorIndex(Shared):
     @property
     def piecewise(self) -> bool:
         """Whether :meth:`max_sim` returns anything: the embedder returns word pieces, and the vectors are in SQLite."""
-        return self._piece_vectors is not None
+        return self._max_sim is not None
 
     def max_sim(self, namespace: Namespace, query: str, before: Mapping[str, str]) -> dict[str, float]:
         """How near documents, or what was said just before them, come to each piece of the query's words, from 0 to 1.
@@ -237,12 +228,12 @@ class VectorIndex(Shared):
             query: What is looked for.
             before: By the ids of the documents, the id of what was said just before; "" if nothing was.
         """
-        if self._piece_vectors is None or not before:
+        if self._max_sim is None or not before:
             return {}
         query_pieces = self._embed_query(query).pieces
         if not query_pieces:
             return {}
-        return self._piece_vectors.max_sim(encode_namespace(namespace), self._maker, query_pieces, before)
+        return self._max_sim(encode_namespace(namespace), self._maker, query_pieces, before)
 
     def namespaces(self, prefix: Namespace = ()) -> list[Namespace]:
         """The namespaces that begin with ``prefix`` and of which anything is kept; empty if unknown (Chroma)."""
