@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable
-from functools import partial
 from typing import Any
 
 from langmem_adapters.concurrency.counts import Counts
@@ -79,10 +78,8 @@ class Completer:
     def ask(self, system: str, text: str) -> Flow[str]:
         """The model's answer. Raises ModelError for an error and for an answer that is empty, filtered or cut off."""
         system, text = replace_surrogates(system), replace_surrogates(text)
-        call = None if self._call is None else partial(self._call, system, text)
-        async_call = None if self._async_call is None else partial(self._async_call, system, text)
         try:
-            response = yield from call_without_callbacks(call, async_call, _ASYNC_MODEL_ERROR)
+            response = yield from call_without_callbacks(self._call, self._async_call, _ASYNC_MODEL_ERROR, system, text)
         except ConfigurationError:
             raise
         except Exception as error:

@@ -8,7 +8,6 @@ import sys
 from array import array
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 from langmem_adapters.concurrency.locks import ForkSafeLock
@@ -196,11 +195,11 @@ class Embedder(SharedByCopies):
         return [embeddings[key] for key in keys]
 
     def _call_model(self, calls: _Calls, texts: list[str]) -> Flow[Any]:
-        call = None if calls.call is None else partial(calls.call, texts)
-        acall = None if calls.acall is None else partial(calls.acall, texts)
         self._count(calls=1, texts=len(texts))
         try:
-            answer = yield from call_without_callbacks(call, acall, _ASYNC_REFUSAL)  # HyDE asks a model
+            answer = yield from call_without_callbacks(
+                calls.call, calls.acall, _ASYNC_REFUSAL, texts
+            )  # HyDE asks a model
             return list(answer) if isinstance(answer, Iterator) else answer  # a generator begins only now
         except ConfigurationError:
             raise

@@ -6,7 +6,6 @@ import asyncio
 import logging
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
-from functools import partial
 from typing import Any
 
 from langmem_adapters.completion import Completer, is_refusal
@@ -92,7 +91,7 @@ class ModelTasks:
     def check_inline(self) -> Flow[None]:
         """Raise ConfigurationError, before anything is stored, if this blocks and the model can only be awaited."""
         if not self._completer(None).blocks:
-            yield from call_either(None, partial(asyncio.sleep, 0), _ASYNC_MODEL_ERROR)
+            yield from call_either(None, asyncio.sleep, _ASYNC_MODEL_ERROR, 0)
 
     def compact_in_background(self) -> None:
         """:meth:`compact` on a worker thread; again, if messages were added while it ran."""

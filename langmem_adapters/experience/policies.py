@@ -141,10 +141,9 @@ def ask(policy: Callable[..., Any], *args: Any, in_run: bool = False) -> Flow[An
     flow = getattr(policy, "flow", None)
     if flow is not None:
         return (yield from flow(*args))
-    call = partial(policy, *args)
-    is_async = is_coroutine(policy)
+    call, acall = (None, policy) if is_coroutine(policy) else (policy, None)
     call_it = call_either if in_run else call_without_callbacks
-    return (yield from call_it(None if is_async else call, call if is_async else None, _ASYNC_ERROR))
+    return (yield from call_it(call, acall, _ASYNC_ERROR, *args))
 
 
 def attempt(label: str, policy: Callable[..., Any], *args: Any, in_run: bool = False) -> Flow[Any]:
