@@ -52,9 +52,10 @@ class ModelTasks:
     def __init__(
         self,
         conversation: Conversation,
-        compaction: Compaction,
         *,
         model: Any,
+        summarize_at: int,
+        archive: bool,
         max_summary_tokens: int,
         counter: TokenCounter,
         prompts: Prompts,
@@ -66,7 +67,9 @@ class ModelTasks:
             raise ConfigurationError(f"counter is a function from a text to its tokens, not {type(counter).__name__}")
         check_sync_function("counter", counter)
         self._conversation = conversation
-        self._compaction = compaction
+        self._compaction = Compaction(
+            conversation, summarize_at=summarize_at, archive=archive, counter=counter, stats=stats
+        )
         self._max_summary_tokens = max_summary_tokens
         self._counter = counter
         self._prompts = prompts
