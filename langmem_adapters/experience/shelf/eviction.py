@@ -7,8 +7,7 @@ first. Any process may do it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
 
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.experience.shelf.rows import BYTES, USED, Rows, is_used, parse_count
@@ -23,14 +22,6 @@ _PASS_SIZE = 8  # entries of the old end that one pass looks at
 _MAX_PASSES = 8  # at most, on one write
 _SPARING_PASSES = 4  # passes in which used entries are spared
 _SLACK_DIVISOR = 128  # one extra entry is dropped for each so many of the bound, so that not every write has to evict
-
-
-class _Choice(NamedTuple):
-    """What to drop from the old end, and what to put back to the new end."""
-
-    drop: list[Item]
-    spare: list[Item]
-    values: dict[str, bytes]
 
 
 class Eviction:
@@ -64,8 +55,9 @@ class Eviction:
                 break
             if self._max_entries is not None and entries > 0:
                 entries += min(_PASS_SIZE - 1, self._max_entries // _SLACK_DIVISOR)
-            choice = self._choose(page.items, entries, size, sparing=pass_number < _SPARING_PASSES)
-            removed += self._apply(choice, evicted)
+            items, values = self._rows.read_items(page.items)
+            drop, spare = self._choose(items, values, entries, size, sparing=pass_number < _SPARING_PASSES)
+            removed += self._apply(drop, spare, values, evicted)
         return removed
 
     def sweep(self, evicted: Evicted | None = None) -> list[Item]:
@@ -80,7 +72,7 @@ class Eviction:
             items, values = self._rows.read_items(items)
             drop = [item for item in items if self._is_droppable(values.get(item.id), ignore_worth=evicted is None)]
             if drop:
-                removed += self._apply(_Choice(drop, [], values), [] if evicted is None else evicted)
+                removed += self._apply(drop, [], values, [] if evicted is None else evicted)
             if len(drop) < _PASS_SIZE:
                 break
         return removed
@@ -93,8 +85,10 @@ class Eviction:
         size = 0 if self._max_bytes is None else parse_count(page.values.get(BYTES)) - self._max_bytes
         return entries, size
 
-    def _choose(self, items: Sequence[Item], entries: int, size: int, *, sparing: bool) -> _Choice:
-        items, values = self._rows.read_items(items)
+    def _choose(
+        self, items: Sequence[Item], values: Mapping[str, bytes], entries: int, size: int, *, sparing: bool
+    ) -> tuple[list[Item], list[Item]]:
+        """What to drop from the old end, and what to put back to the new end."""
         worths = {item.id: self._worth(values[item.id]) for item in items if item.id in values}
         spared = [item for item in items if sparing and is_used(item.id, values) and worths.get(item.id) is not None]
         drop = [item for item in items if worths.get(item.id) is None]  # expired, damaged, or deleted
@@ -103,10 +97,9 @@ class Eviction:
             if len(drop) >= entries and sum(len(values.get(item.id, b"")) for item in drop) >= size:
                 break
             drop.append(item)
-        return _Choice(drop, spared, values)
+        return drop, spared
 
-    def _apply(self, choice: _Choice, evicted: Evicted) -> list[Item]:
-        drop, spare, values = choice
+    def _apply(self, drop: list[Item], spare: list[Item], values: Mapping[str, bytes], evicted: Evicted) -> list[Item]:
         keys = [item.id for item in drop]
         is_applied = self._rows.change(
             keys,
