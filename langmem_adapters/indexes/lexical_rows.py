@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple, cast
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, cast
 
 from langmem_adapters.files.unlinking import Unlinking, removal_sql
 from langmem_adapters.keys import to_bytes, to_text
@@ -23,7 +23,9 @@ __all__ = [
     "Row",
     "add_rows",
     "document_ids",
+    "key_statements",
     "remove_document",
+    "select_by_keys",
     "speaker_names",
 ]
 
@@ -224,6 +226,26 @@ def _update_counts(
     )
     if total_documents < 0:
         connection.execute("DELETE FROM langmem_lexical_speakers WHERE namespace = ? AND documents = 0", (namespace,))
+
+
+_KEY_COUNTS = (8, 64)  # keys in one statement: only two numbers, so that SQLite need not compile others
+
+
+def key_statements(select: str) -> dict[int, str]:
+    """The statements of :func:`select_by_keys`, by their numbers of keys; ``select`` ends before the keys."""
+    return {count: f"{select} ({', '.join('?' * count)})" for count in _KEY_COUNTS}
+
+
+def select_by_keys(
+    connection: sqlite3.Connection, statements: Mapping[int, str], namespace: int, keys: Sequence[bytes]
+) -> Iterator[tuple[Any, ...]]:
+    """The rows of a namespace that have these keys, which JSON could not hold."""
+    small, large = _KEY_COUNTS
+    for start in range(0, len(keys), large):
+        batch = keys[start : start + large]
+        count = small if len(batch) <= small else large
+        repeats = [batch[-1]] * (count - len(batch))
+        yield from connection.execute(statements[count], (namespace, *batch, *repeats)).fetchall()
 
 
 def document_ids(connection: sqlite3.Connection, documents: Sequence[int]) -> dict[int, str]:
