@@ -228,7 +228,7 @@ def _update_counts(
         connection.execute("DELETE FROM langmem_lexical_speakers WHERE namespace = ? AND documents = 0", (namespace,))
 
 
-_KEY_COUNTS = (8, 64)  # keys in one statement: only two numbers, so that SQLite need not compile others
+_KEY_COUNTS = (8, 16, 64)  # keys in one statement: few numbers, so that SQLite need not compile others
 
 
 def key_statements(select: str) -> dict[int, str]:
@@ -240,10 +240,10 @@ def select_by_keys(
     connection: sqlite3.Connection, statements: Mapping[int, str], namespace: int, keys: Sequence[bytes]
 ) -> Iterator[tuple[Any, ...]]:
     """The rows of a namespace that have these keys, which JSON could not hold."""
-    small, large = _KEY_COUNTS
-    for start in range(0, len(keys), large):
-        batch = keys[start : start + large]
-        count = small if len(batch) <= small else large
+    most = _KEY_COUNTS[-1]
+    for start in range(0, len(keys), most):
+        batch = keys[start : start + most]
+        count = next(count for count in _KEY_COUNTS if len(batch) <= count)
         repeats = [batch[-1]] * (count - len(batch))
         yield from connection.execute(statements[count], (namespace, *batch, *repeats)).fetchall()
 
