@@ -31,12 +31,8 @@ class Compaction:
     The model reads the summary so far and the messages that will leave; then the new summary is stored and the messages
     leave, in one guarded write. If anything fails, the conversation is unchanged, and the next turn tries again. A long
     backlog is taken in passes, each complete in itself.
-
-    Args:
-        conversation: The session.
-        summarize_at, archive, counter: See :class:`~langmem_adapters.brain.BrainMemory`. Beside tokens, the number of
-            messages in a window is a budget, too.
-        stats: Where summaries are counted.
+    Arguments as in :class:`~langmem_adapters.brain.BrainMemory`. Beside tokens, the number of messages in a window is a
+    budget, too.
     """
 
     def __init__(

@@ -78,12 +78,9 @@ class SessionLog:
     """The messages of one session, in its store.
 
     Args:
-        store, scope: Where the messages are, and whose they are.
-        memory_k: How many messages stay, if the rest goes to the long-term memory.
-        long_term: Takes the messages that leave.
         moves_overflow: Whether messages beyond ``memory_k`` leave for the long-term memory at once.
         removes_messages: Whether any messages ever leave.
-        ttl, refresh, clock, new_id: See :class:`~langmem_adapters.brain.BrainMemory`.
+        others: See :class:`~langmem_adapters.brain.BrainMemory`.
     """
 
     def __init__(

@@ -38,10 +38,6 @@ class Merge:
     """Takes the lines of one session into the session.
 
     An interrupted merge has added a part, and the same lines add the rest; a complete one adds nothing again.
-
-    Args:
-        store, namespace: Where the session is.
-        session: Writes to it.
     """
 
     def __init__(self, store: Store, namespace: Namespace, session: ExpiringSession) -> None:

@@ -41,12 +41,8 @@ class Summarizer:
     marks out, or a plain function answers, which is not asked for them, the answer is trusted unless it begins like a
     usual refusal or an error message.
 
-    Args:
-        completer: The model.
-        max_tokens: The longest summary; a longer answer is shortened by the model, or else cut.
-        keep_language: Whether the summary is in the conversation's language.
-        counter: Counts tokens.
-        prompts: What the model is told.
+    A summary of more than ``max_tokens`` is shortened by the model, or else cut. With ``keep_language`` it is in the
+    conversation's language.
     """
 
     def __init__(

@@ -27,12 +27,8 @@ V = TypeVar("V")
 class Search:
     """One search, on an index that is up to date. Blocking, except :meth:`embed_ahead`; meant for a flow's steps.
 
-    Args:
-        records: What is searched, with the lexical index.
-        recall: Finds by meaning, if there are vectors.
-        signals: The weights of the signals that a memory fits.
-        query: What is looked for.
-        now: When the query is made, in Unix seconds: "yesterday" is the day before.
+    ``recall`` finds by meaning, if there are vectors. ``now`` is when the query is made, in Unix seconds: "yesterday"
+    is the day before.
     """
 
     def __init__(

@@ -39,12 +39,10 @@ class VectorRecall:
     or another embedder made them, it has them follow.
 
     Args:
-        records: What the vectors follow.
-        index: Holds the vectors.
+        records, index: What the vectors follow, and what holds them.
         strict: Raise the failures of a search; and let the next search retry what failed in the background.
         counts: Where failures are counted: "degraded" searches, how often the vectors were found or fell "behind", and
             texts that the embedder "refused".
-        clock: Gives seconds.
     """
 
     def __init__(

@@ -47,10 +47,8 @@ class Records:
     """The records of a namespace. Blocking; meant for a flow's steps.
 
     Args:
-        store: Where the records are.
-        namespace: Their namespace.
-        index: Finds them by text.
-        vectors: A second index of the same records, which may be behind the first.
+        store, namespace: Where the records are.
+        index, vectors: Find them by text; the second may be behind the first.
         text_of: Gives the text, or a document, by which a record is found, from its key and bytes; None: it is
             not found.
         new_id: Gives ids to entries of the log.

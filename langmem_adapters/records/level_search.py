@@ -21,14 +21,7 @@ Read: TypeAlias = Callable[[Sequence[str]], dict[str, bytes]]
 
 
 class LevelSearches:
-    """The searches of one index.
-
-    Args:
-        store, namespace: Where the log and the values are.
-        index: What follows the log.
-        read: Reads values for a search of an index that has just followed.
-        text_format: As in :func:`~langmem_adapters.records.following.follow`.
-    """
+    """The searches of one index; ``read`` reads values for a search of an index that has just followed."""
 
     def __init__(self, store: Store, namespace: Namespace, index: Index, *, read: Read, text_format: str = "") -> None:
         self._store = store

@@ -1,9 +1,4 @@
-"""Retries and a circuit breaker for a Redis server that does not answer.
-
-:class:`Retries` repeats a call whose failure may be temporary. A
-:class:`~langmem_adapters.concurrency.breaker.Breaker` remembers that no retry helped: from then on a call costs
-microseconds instead of a timeout, until a probe in the background finds the server back.
-"""
+"""Which errors of a Redis server mean that it is down, which may pass, and retries of a call that failed by one."""
 
 from __future__ import annotations
 

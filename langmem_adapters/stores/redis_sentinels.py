@@ -30,10 +30,7 @@ _ANSWER_TIMEOUT_SECONDS = 60.0  # after a question that was never answered, such
 class SentinelWatch:
     """Watches for failovers, in the background, while connections of a Sentinel pool are used.
 
-    Args:
-        pool: Asks the sentinels.
-        call: Calls a function with one of its connections.
-        last_uses: Tells whether the connections to the sentinels were idle for too long.
+    ``call`` calls a function with one of them; ``last_uses`` tells whether those to the sentinels were idle for long.
     """
 
     def __init__(

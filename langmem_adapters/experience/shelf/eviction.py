@@ -27,10 +27,7 @@ _SLACK_DIVISOR = 128  # one extra entry is dropped for each so many of the bound
 class Eviction:
     """Keeps a shelf within its bounds. Blocking; meant for a flow's steps.
 
-    Args:
-        rows: The entries.
-        max_entries, max_bytes: The bounds; None: unbounded.
-        worth: Returns the worth of an entry; None for one that is worthless, such as an expired one.
+    See :class:`~langmem_adapters.experience.shelf.shelf.Shelf` for the bounds and the ``worth``.
     """
 
     def __init__(

@@ -37,13 +37,7 @@ _log = logging.getLogger("langmem_adapters")
 
 
 class ShelfIndex:
-    """The search index of a shelf. Blocking; meant for a flow's steps.
-
-    Args:
-        rows: The entries.
-        index: The index that finds them.
-        text_of: Returns the text by which an entry is found; empty: it is not searchable.
-    """
+    """The search index of a shelf. Blocking; meant for a flow's steps. An entry without a text is not searchable."""
 
     def __init__(self, rows: Rows, index: Index, text_of: Callable[[bytes], str]) -> None:
         self.index = index

@@ -31,12 +31,9 @@ class ReadToken(NamedTuple):
 
 
 class ReadCache:
-    """The cached entries of one namespace. Thread-safe; a forked child begins with an empty cache.
+    """The cached entries of one namespace, no older than ``seconds`` by a monotonic clock.
 
-    Args:
-        namespace: The namespace of the entries.
-        seconds: The greatest age of an entry.
-        clock: Returns monotonic seconds.
+    Thread-safe; a forked child begins with an empty cache.
     """
 
     def __init__(self, namespace: Namespace, seconds: float, *, clock: Callable[[], float]) -> None:

@@ -108,14 +108,7 @@ async def _to_async(pieces: Iterator[Any]) -> AsyncIterator[Any]:
 class SingleFlightAnswers(Shared):
     """Serves and keeps the answers of a host's model in a pool, with single flight.
 
-    Args:
-        pool: Where the answers are kept.
-        request: The class of requests: a named tuple with a ``key``.
-        rules: The policies for the calls.
-        responses: Converts answers to experiences and back.
-        calls: The class of the calls.
-        counts: Counts that are shared with others; None: its own.
-        options: Further arguments of the calls.
+    ``request`` is the class of requests: a named tuple with a ``key``. ``options`` are further arguments of ``calls``.
     """
 
     _recording: type[Recording]

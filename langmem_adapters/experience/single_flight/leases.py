@@ -32,12 +32,8 @@ class Lease(NamedTuple):
 class Leases:
     """Leases of a pool's keys, kept beside the pool. A lease that is not given back ends after ``seconds``.
 
-    Args:
-        store, namespace: Where the leases are. The namespace expires when no lease has been taken for long.
-        seconds: How long a lease lasts.
-        clock: Returns Unix seconds; the clocks of several machines should agree.
-        sleep: Blocks for some seconds. With the default, async callers wait on their event loop instead.
-        new_id: Returns ids.
+    The namespace expires when no lease has been taken for long. ``clock`` returns Unix seconds; the clocks of several
+    machines should agree. With the default ``sleep``, async callers wait on their event loop instead.
     """
 
     def __init__(
