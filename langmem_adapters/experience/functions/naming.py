@@ -159,14 +159,10 @@ def _cells(function: types.FunctionType) -> Iterator[tuple[str, types.CellType]]
     """The closure variables of a function with their cells, without those that it assigns itself."""
     if not function.__code__.co_freevars:
         return iter(())
-    assigned = _assigned_variables(function.__code__)
+    instructions = dis.get_instructions(function.__code__)
+    assigned = {each.argval for each in instructions if each.opname == "STORE_DEREF"}
     cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
     return ((variable, cell) for variable, cell in cells if variable not in assigned)
-
-
-def _assigned_variables(code: types.CodeType) -> set[Any]:
-    """The closure variables that code assigns."""
-    return {each.argval for each in dis.get_instructions(code) if each.opname == "STORE_DEREF"}
 
 
 def cell_content(cell: types.CellType) -> Any:

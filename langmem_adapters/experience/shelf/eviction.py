@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.experience.shelf.rows import BYTES, USED, Rows, is_used, parse_count
-from langmem_adapters.protocols import Item, Page
+from langmem_adapters.protocols import Item
 
 __all__ = ["Evicted", "Eviction"]
 
@@ -47,7 +47,8 @@ class Eviction:
         removed: list[Item] = []
         for pass_number in range(_MAX_PASSES):
             page = self._rows.store.scan(self._rows.namespace, limit=_PASS_SIZE, keys=[BYTES])
-            entries, size = self._excess(page)
+            entries = 0 if self._max_entries is None else page.total - self._max_entries
+            size = 0 if self._max_bytes is None else parse_count(page.values.get(BYTES)) - self._max_bytes
             if entries <= 0 and size <= 0:
                 break
             if self._max_entries is not None and entries > 0:
@@ -76,11 +77,6 @@ class Eviction:
 
     def _is_droppable(self, data: bytes | None, *, ignore_worth: bool) -> bool:
         return data is None or (not ignore_worth and self._worth(data) is None)
-
-    def _excess(self, page: Page) -> tuple[int, int]:
-        entries = 0 if self._max_entries is None else page.total - self._max_entries
-        size = 0 if self._max_bytes is None else parse_count(page.values.get(BYTES)) - self._max_bytes
-        return entries, size
 
     def _choose(
         self, items: Sequence[Item], values: Mapping[str, bytes], entries: int, size: int, *, sparing: bool
