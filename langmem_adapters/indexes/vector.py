@@ -132,10 +132,7 @@ class VectorIndex(Shared):
         position: Position | None = None,
         since: Position | None = None,
     ) -> None:
-        """Embed, then change vectors and position: all at once, or the position last.
-
-        With ``since``, only if the namespace is still at that position then; otherwise raises Conflict.
-        """
+        """Embed, then change vectors and position: all at once, or the position last."""
         name = encode_namespace(namespace)
         documents = {document.id: document for document in upsert}
         deleted_ids = [id_ for id_ in dict.fromkeys(delete) if id_ not in documents]
@@ -196,7 +193,6 @@ class VectorIndex(Shared):
         return mark is not None and not self._maker.fits(mark.maker)
 
     def search(self, namespace: Namespace, query: str, k: int) -> list[Hit]:
-        """The ``k`` documents nearest to the query, best first."""
         name = encode_namespace(namespace)
         vector = self._embed_query(query).vector if k > 0 else None
         if not vector:
@@ -204,7 +200,6 @@ class VectorIndex(Shared):
         return [Hit(id_, _to_score(cosine)) for id_, cosine in self._vectors.nearest(name, self._maker, vector, k)]
 
     def score(self, namespace: Namespace, query: str, ids: Sequence[str]) -> dict[str, float]:
-        """The scores that documents have in :meth:`search`; those that the index does not hold are left out."""
         name = encode_namespace(namespace)
         unique_ids = list(dict.fromkeys(ids))
         vector = self._embed_query(query).vector if unique_ids else None
@@ -219,15 +214,6 @@ class VectorIndex(Shared):
         return self._max_sim is not None
 
     def max_sim(self, namespace: Namespace, query: str, before: Mapping[str, str]) -> dict[str, float]:
-        """How near documents, or what was said just before them, come to each piece of the query's words, from 0 to 1.
-
-        Documents without stored pieces are left out.
-
-        Args:
-            namespace: That of the documents.
-            query: What is looked for.
-            before: By the ids of the documents, the id of what was said just before; "" if nothing was.
-        """
         if self._max_sim is None or not before:
             return {}
         query_pieces = self._embed_query(query).pieces

@@ -223,10 +223,7 @@ class VectorQuery:
         return bool(getattr(self._index, "piecewise", False))
 
     def max_sim(self, query: str, before: Mapping[str, str]) -> dict[str, float]:
-        """How near these memories come to each word of the query, as far as known; empty if that fails.
-
-        ``before`` gives, by id, what was said just before each; "" if nothing was.
-        """
+        """How near these memories, or those before them, come to each word of the query; empty if that fails."""
         return self._try_index(lambda index: cast("PiecewiseIndex", index).max_sim(self._namespace, query, before), {})
 
     def _try_index(self, call: Callable[[SemanticIndex], T], default: T) -> T:
