@@ -30,8 +30,6 @@ from langmem_adapters.protocols import Store
 from langmem_adapters.sharing import Shared
 from langmem_adapters.tokens import TokenCounter, approximate_tokens
 
-__all__ = ["BrainMemory"]
-
 
 class BrainMemory(Shared, Remembering, Reflection):
     """The short-term memory of one session (MetaGPT's ``BrainMemory``): history, knowledge, summary, title.

@@ -16,8 +16,6 @@ from langmem_adapters.run_callbacks import call_without_callbacks
 from langmem_adapters.text import replace_surrogates
 from langmem_adapters.tokens import TokenCounter, approximate_tokens, count_tokens
 
-__all__ = ["Completer", "is_apology", "is_refusal"]
-
 _ASYNC_MODEL_ERROR = "this model is a coroutine function: call the async twin of this method, whose name begins with a"
 _APOLOGY_PATTERN = re.compile(
     r"\W*((i'?m|i am|we'?re|we are)\s+(very\s+|so\s+)?(sorry|afraid|unable|not able)\b|sorry\b"

@@ -20,8 +20,6 @@ from langmem_adapters.sharing import SharedByCopies
 from langmem_adapters.text import replace_surrogates
 from langmem_adapters.validation import check_count, check_text, checked_list
 
-__all__ = ["Embedder", "Embedding", "Vector", "cosine_of"]
-
 Vector: TypeAlias = "array[float]"
 """A unit vector of 32-bit floats (``array('f')``); empty if a text has no vector."""
 

@@ -23,8 +23,6 @@ from langmem_adapters.langchain.caching.answers import Request
 from langmem_adapters.langchain.caching.prompt import last_question
 from langmem_adapters.langchain.caching.tenant_cache import TenantCache
 
-__all__ = ["Notebook", "Report", "load", "unload"]
-
 _MAX_ANSWERS = 1_000  # answers that can be shown, of all cells together
 _MAX_ROWS = 20  # of one cell
 _MAGIC_NAME = "langmem"

@@ -9,8 +9,6 @@ from typing import Any
 
 from langmem_adapters.flow import Flow, call_either, within
 
-__all__ = ["call_without_callbacks", "outside_run"]
-
 _RUNTIME = "__pregel_runtime"
 _CHECKPOINT_KEYS = {"thread_id", "checkpoint_ns", "checkpoint_id", "checkpoint_map"}
 

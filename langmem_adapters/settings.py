@@ -43,8 +43,6 @@ from langmem_adapters.text import decode_escaped_utf8
 from langmem_adapters.validation import check_sync_function
 from langmem_adapters.working import TWELVE_HOURS, WorkingMemory
 
-__all__ = ["Settings"]
-
 _PLAIN_SETTINGS = (
     *("tenant", "memory_k", "similarity_top_k", "ttl", "refresh", "enable_longterm_memory"),
     *("enable_experience_read", "enable_experience_write", "vectors_url"),

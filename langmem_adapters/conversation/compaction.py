@@ -17,8 +17,6 @@ from langmem_adapters.text import removable_positions
 from langmem_adapters.tokens import TokenCounter, message_tokens
 from langmem_adapters.validation import check_count
 
-__all__ = ["Compaction"]
-
 _log = logging.getLogger("langmem_adapters")
 _WINDOWS_PER_PASS = 8
 _SUMMARY_ATTEMPTS = 3  # of a summary that was asked for, while other writers are faster

@@ -28,22 +28,6 @@ from langmem_adapters.protocols import Appended, Item, Store
 from langmem_adapters.recall.keeping import as_stored
 from langmem_adapters.validation import check_store, check_sync_functions, checked_messages
 
-__all__ = [
-    "ARCHIVE",
-    "ARCHIVED",
-    "CREATED",
-    "GENERATION",
-    "MOVE_KEYS",
-    "PAGE_SIZE",
-    "WATCHED_KEYS",
-    "SessionLog",
-    "archived_ids",
-    "brain_namespace",
-    "entry_id",
-    "readable_entries",
-    "unchanged_guard",
-]
-
 CREATED = "created"
 """The value with the time when a session began, once its first message has left."""
 GENERATION = "begun"

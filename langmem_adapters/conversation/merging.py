@@ -20,8 +20,6 @@ from langmem_adapters.keys import Namespace
 from langmem_adapters.model import Message
 from langmem_adapters.protocols import Item, Store
 
-__all__ = ["Merge"]
-
 _PAGE_SIZE = 500
 _REMOVAL_KEYS = (DEPARTED, DELETED, ARCHIVED)  # one of these values changes when a message leaves the log
 _log = logging.getLogger("langmem_adapters")

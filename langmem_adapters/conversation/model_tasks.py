@@ -24,8 +24,6 @@ from langmem_adapters.tokens import TokenCounter
 from langmem_adapters.understanding import parse_verdict
 from langmem_adapters.validation import check_count, check_sync_function, check_text
 
-__all__ = ["CONTEXT_TOKENS", "ModelTasks"]
-
 _ASYNC_MODEL_ERROR = (
     "messages are summarised inline by a model that is a coroutine function: add them with an async method"
 )

@@ -28,8 +28,6 @@ from langmem_adapters.records.following import (
 from langmem_adapters.sharing import Shared
 from langmem_adapters.validation import check_index, check_integer, check_text
 
-__all__ = ["SessionSearch"]
-
 _VALUE_PREFIXES = (KNOWLEDGE, ARCHIVE)  # prefixes of what is searched beside log entries
 
 

@@ -15,8 +15,6 @@ from langmem_adapters.text import INDENT, as_text
 from langmem_adapters.tokens import TokenCounter, approximate_tokens, count_tokens, truncate, truncate_middle
 from langmem_adapters.validation import check_count
 
-__all__ = ["WINDOW_TOKENS", "Summarizer", "split_windows"]
-
 WINDOW_TOKENS = 3000
 """How many tokens of a conversation one call is shown."""
 _OVERLAP_TOKENS = 40  # tokens of a window that are shown again in the next one, so that nothing is lost between them

@@ -19,8 +19,6 @@ from langmem_adapters.model import Experience
 from langmem_adapters.validation import check_function
 from langmem_adapters.warn_once import WarnOnce
 
-__all__ = ["BackgroundScoring", "PendingScore"]
-
 _MAX_PENDING = 1000  # experiences waiting for their score; each is held in memory
 
 

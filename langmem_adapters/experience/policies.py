@@ -17,25 +17,6 @@ from langmem_adapters.model import Experience, Score
 from langmem_adapters.run_callbacks import call_without_callbacks
 from langmem_adapters.validation import call_user_code, check_sync_function
 
-__all__ = [
-    "AtLeast",
-    "ContextBuilder",
-    "Judge",
-    "RuleScorer",
-    "Scorer",
-    "Serializer",
-    "age_of",
-    "ask",
-    "attempt",
-    "build_context",
-    "exact_and_perfect",
-    "is_asked",
-    "judge_accepts",
-    "needs_event_loop",
-    "score_of",
-    "to_score",
-]
-
 T = TypeVar("T")
 
 _MAX_SCORE = 10

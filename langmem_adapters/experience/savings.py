@@ -11,8 +11,6 @@ from langmem_adapters.concurrency.counts import Counts
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.model import Metric
 
-__all__ = ["Prices", "Saved", "check_prices", "cost"]
-
 Prices = Mapping[str, tuple[float, float]]
 """By model name: the price of a million input tokens, and of a million output tokens."""
 

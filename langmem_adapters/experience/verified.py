@@ -21,8 +21,6 @@ from langmem_adapters.keys import Namespace
 from langmem_adapters.lru import LRU
 from langmem_adapters.protocols import SemanticIndex, Store
 
-__all__ = ["Match", "VerifiedAnswers"]
-
 _MAX_OPEN_PARTITIONS = 256  # partitions that are kept open
 _log = logging.getLogger("langmem_adapters")
 

@@ -18,8 +18,6 @@ from langmem_adapters.concurrency.forks import reset_in_child
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.lru import LRU
 
-__all__ = ["Postings", "RowCache", "parse_postings", "read_postings"]
-
 _MEGABYTE = 1 << 20
 _OVERHEAD_BYTES = 600  # that a term takes beside its postings, roughly
 

@@ -16,19 +16,6 @@ from langmem_adapters.files.unlinking import Unlinking, removal_sql
 from langmem_adapters.keys import to_bytes, to_text
 from langmem_adapters.protocols import Document
 
-__all__ = [
-    "NAMESPACES",
-    "SCHEMA",
-    "STRETCH_SIZE",
-    "Row",
-    "add_rows",
-    "document_ids",
-    "key_statements",
-    "remove_document",
-    "select_by_keys",
-    "speaker_names",
-]
-
 STRETCH_SIZE = 256  # documents
 _MAX_BATCH_POSTINGS = 100_000  # written together; each takes about 100 bytes meanwhile
 _MAX_SPEAKERS = 1000  # the most names of a namespace that are looked for in a query

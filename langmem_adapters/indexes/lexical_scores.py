@@ -18,8 +18,6 @@ from langmem_adapters.indexes.lexical_rows import document_ids, key_statements, 
 from langmem_adapters.keys import to_bytes
 from langmem_adapters.model import Hit
 
-__all__ = ["Corpus", "Term", "idf", "rarest_terms", "to_hits", "top_documents", "weigh_terms"]
-
 _MAX_QUERY_TERMS = 64
 _K1, _B = 1.2, 0.4  # how slowly repetitions lose weight, and how much length is penalised
 _LOOKUP_COST = 2  # the cost of reading one posting by its document, in postings read one after the other

@@ -13,8 +13,6 @@ from langmem_adapters.indexes.lexical_scores import Corpus, Term, idf, rarest_te
 from langmem_adapters.keys import to_bytes, to_text
 from langmem_adapters.protocols import Evidence, Stretch, Turn
 
-__all__ = ["gather_evidence", "rank_thread"]
-
 _TURN_BYTES = 400  # in memory, roughly
 _NEIGHBOUR_DISTANCE = 2  # places before and after a document that count as beside it
 

@@ -14,8 +14,6 @@ from langmem_adapters.model import Hit
 from langmem_adapters.protocols import START, Document, Position
 from langmem_adapters.sharing import Shared
 
-__all__ = ["EmbedderSpec", "VectorIndex", "Vectors", "Watermark", "check_position"]
-
 _log = logging.getLogger("langmem_adapters")
 
 

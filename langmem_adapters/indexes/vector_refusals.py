@@ -8,8 +8,6 @@ from langmem_adapters.embedding import Embedder, Embedding
 from langmem_adapters.errors import ModelError
 from langmem_adapters.keys import fingerprint
 
-__all__ = ["RefusedDocuments", "embed_texts"]
-
 _MAX_REFUSALS = 3
 
 

@@ -24,8 +24,6 @@ from langmem_adapters.indexes.vector_pieces import max_sim
 from langmem_adapters.keys import to_bytes, to_text
 from langmem_adapters.protocols import Position
 
-__all__ = ["SQLiteVectors"]
-
 T = TypeVar("T")
 
 _SCHEMA = (

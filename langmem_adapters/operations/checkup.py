@@ -27,8 +27,6 @@ from langmem_adapters.records.paging import pages, values_of
 from langmem_adapters.validation import check_index, check_seconds, check_store, check_sync_functions
 from langmem_adapters.working_items import parse_item
 
-__all__ = ["Checkup"]
-
 _Reader: TypeAlias = Callable[[bytes], object]
 _ENTRY_READERS: dict[str, _Reader] = {
     "brain": Message.from_bytes,

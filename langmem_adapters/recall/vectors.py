@@ -20,8 +20,6 @@ from langmem_adapters.protocols import START, Index, PiecewiseIndex, Position, S
 from langmem_adapters.records.following import own_index_errors
 from langmem_adapters.records.keyed import Records
 
-__all__ = ["VectorQuery", "VectorRecall"]
-
 T = TypeVar("T")
 _RETRY_PAUSE_SECONDS = 30.0  # after a failure, before a search has it retried
 _FAILURES = (SearchError, ModelError, ConfigurationError)  # ConfigurationError: another process has the vectors' folder

@@ -34,8 +34,6 @@ from langmem_adapters.records.level_search import LevelSearches, Read, without_n
 from langmem_adapters.records.paging import PAGE_SIZE, pages, values_of, values_under
 from langmem_adapters.validation import check_index, check_store
 
-__all__ = ["Records"]
-
 _WRITES_PER_CHECK = 32  # one in so many writes checks whether the log has grown long
 _WARN_RECORDS = 10_000  # records after which a search that waits for its index has waited for seconds
 _log = logging.getLogger("langmem_adapters")

@@ -13,8 +13,6 @@ from langmem_adapters.keys import Namespace
 from langmem_adapters.protocols import Index, Position, Store
 from langmem_adapters.records.following import has_remained, own_index_errors, read_level, search_up_to_date
 
-__all__ = ["LevelSearches", "Read", "without_nul"]
-
 T = TypeVar("T")
 Read: TypeAlias = Callable[[Sequence[str]], dict[str, bytes]]
 """Reads values by their keys; missing ones are left out."""

@@ -17,8 +17,6 @@ from redis.exceptions import RedisError, ResponseError, WatchError
 from langmem_adapters.concurrency.forks import reset_in_child
 from langmem_adapters.stores.redis_outage import LOST_CONNECTION_ERRORS, NO_FREE_CONNECTION, REPLICA_ERRORS, is_down
 
-__all__ = ["RESP2", "FIFOPool", "LastUses", "OwnConnections", "call_with_connection", "close_pool"]
-
 T = TypeVar("T")
 
 RESP2 = (2, "2")

@@ -25,8 +25,6 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from langmem_adapters.concurrency import pauses
 
-__all__ = ["LOST_CONNECTION_ERRORS", "REPLICA_ERRORS", "TLS_HANG_UPS", "Retries", "is_down", "is_temporary"]
-
 T = TypeVar("T")
 
 LOST_CONNECTION_ERRORS = (RedisConnectionError, RedisTimeoutError)

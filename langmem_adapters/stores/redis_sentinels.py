@@ -19,8 +19,6 @@ from redis.sentinel import SentinelConnectionPool
 from langmem_adapters.concurrency.background import start_thread
 from langmem_adapters.stores.redis_connections import LastUses, close_pool
 
-__all__ = ["SentinelWatch"]
-
 T = TypeVar("T")
 
 _POLL_SECONDS = 0.5  # between an answer of the sentinels and the next question

@@ -20,15 +20,6 @@ from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.experience.functions.values import MAIN_MODULES, data_fingerprints, identity, name_of
 from langmem_adapters.keys import fingerprint
 
-__all__ = [
-    "as_setting",
-    "cell_content",
-    "closure_contents",
-    "function_identity",
-    "has_stable_identity",
-    "is_complete",
-]
-
 _LAMBDA = "<lambda>"
 _MARIMO_PREFIX = "_cell_"  # of what is private in a cell, whose name tells the cell's place: another's after a move
 _NO_VALUE = "no value yet"

@@ -13,8 +13,6 @@ from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.experience.shelf.rows import BYTES, USED, Rows, is_used, parse_count
 from langmem_adapters.protocols import Item
 
-__all__ = ["Evicted", "Eviction"]
-
 Evicted = list[tuple[str, bytes]]
 """Keys and values of dropped entries."""
 

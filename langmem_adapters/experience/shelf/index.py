@@ -29,8 +29,6 @@ from langmem_adapters.records.following import (
 )
 from langmem_adapters.records.level_search import LevelSearches, Read
 
-__all__ = ["ShelfIndex"]
-
 _WAIT_SECONDS = 0.1  # so that an entry put just now is found, if its text is embedded quickly
 _MAX_ATTEMPTS = 5  # attempts to forget entries while others change the index; after these, a search forgets them
 _log = logging.getLogger("langmem_adapters")

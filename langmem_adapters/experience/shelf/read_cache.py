@@ -17,8 +17,6 @@ from langmem_adapters.keys import Namespace
 from langmem_adapters.lru import LRU
 from langmem_adapters.validation import check_seconds
 
-__all__ = ["ReadCache", "ReadToken", "invalidate"]
-
 _MAX_ENTRIES = 1024  # the least recently used are dropped first
 _MAX_BYTES = 16 * 1024 * 1024
 

@@ -17,8 +17,6 @@ from langmem_adapters.keys import Namespace
 from langmem_adapters.protocols import Item, Store
 from langmem_adapters.records.paging import pages
 
-__all__ = ["BYTES", "TOMBSTONE", "USED", "Rows", "is_used", "parse_count"]
-
 USED, TOMBSTONE, BYTES = "used\0", "gone\0", "bytes\0"
 
 

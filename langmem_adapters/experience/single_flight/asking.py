@@ -29,8 +29,6 @@ from langmem_adapters.flow import arun, run
 from langmem_adapters.model import Experience
 from langmem_adapters.sharing import Shared
 
-__all__ = ["CachedModel", "Recording", "SingleFlightAnswers", "StoredAnswers", "opened_again"]
-
 A = TypeVar("A")
 M = TypeVar("M", bound="CachedModel")
 

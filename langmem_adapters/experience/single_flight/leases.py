@@ -14,8 +14,6 @@ from langmem_adapters.flow import Flow, Step, has_loop, step
 from langmem_adapters.keys import Namespace
 from langmem_adapters.protocols import Store
 
-__all__ = ["Lease", "Leases", "block_or_await"]
-
 _FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.01, 0.25  # between two tries
 _ABANDONED_KEY = "\0abandoned"  # of a value beside the leases, with a lease in each line
 _MAX_ABANDONED = 32  # the latest, as their followers look within a moment
