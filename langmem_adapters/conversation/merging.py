@@ -194,7 +194,6 @@ class Merge:
         return renamed_id, dump({**json.loads(message.data), "id": renamed_id})
 
     def _archived_ids(self, values: Mapping[str, bytes]) -> Flow[set[str]]:
-        """The ids in the session's archive."""
         if values.get(ARCHIVED) != self._archive_mark:
             all_values = yield from step(self._store.get, self._namespace)
             self._archive_mark, self._archive_ids = all_values.get(ARCHIVED), archived_ids(all_values)

@@ -74,7 +74,6 @@ def _records(path: Path, collection: str) -> list[Any]:
 
 
 def _docstore_records(path: Path) -> list[Any]:
-    """The objects in a LlamaIndex docstore."""
     nodes = None
     with contextlib.suppress(ValueError, RecursionError):  # these errors hold the whole text
         document = json.loads(path.read_bytes())

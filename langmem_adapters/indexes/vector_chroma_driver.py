@@ -138,7 +138,6 @@ class TimeoutsByAuth(ClientAuthProvider):
 
 
 def _client_settings() -> Settings:
-    """The settings for the client of a server."""
     return Settings(
         anonymized_telemetry=False,
         chroma_client_auth_provider=f"{TimeoutsByAuth.__module__}.{TimeoutsByAuth.__qualname__}",
@@ -146,7 +145,6 @@ def _client_settings() -> Settings:
 
 
 def _shorten_read_timeout(request: Any) -> None:
-    """Shorten the timeout of reads."""
     if request.method == "GET" or request.url.path.endswith(("/query", "/get")):
         request.extensions["timeout"] = httpx.Timeout(_READ_TIMEOUT).as_dict()
 

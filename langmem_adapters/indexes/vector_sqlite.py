@@ -281,7 +281,6 @@ def _last_removal(connection: sqlite3.Connection, namespace: int) -> tuple[int, 
 
 
 def _refresh_matrix(connection: sqlite3.Connection, matrix: Matrix, namespace: _NamespaceRow) -> None:
-    """Bring a matrix up to the rows."""
     if matrix.namespace != namespace.number or not _is_consistent(connection, matrix):
         matrix.reset(namespace.number)
         matrix.last_removal = _last_removal(connection, namespace.number)

@@ -196,7 +196,6 @@ class OwnConnections:
         close_pool(self._pool)
 
     def _close_idle(self) -> None:
-        """Close the connections that are not in use."""
         for connection in self._fifo.drain():
             connection.disconnect()
             self._pool.release(connection)
