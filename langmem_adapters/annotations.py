@@ -6,8 +6,6 @@ import functools
 import inspect
 import sys
 
-__all__ = ["annotations_of", "signature_of"]
-
 if sys.version_info >= (3, 14):  # evaluates annotations only when they are asked for
     from annotationlib import Format, get_annotations
 

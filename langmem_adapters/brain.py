@@ -11,7 +11,6 @@ from typing_extensions import Self, Unpack
 
 from langmem_adapters import validation, views
 from langmem_adapters.concurrency.counts import Counts
-from langmem_adapters.conversation.compaction import Compaction
 from langmem_adapters.conversation.log import readable_entries
 from langmem_adapters.conversation.model_tasks import CONTEXT_TOKENS, ModelTasks
 from langmem_adapters.conversation.reflection import Reflection
@@ -30,8 +29,6 @@ from langmem_adapters.prompts import Prompts
 from langmem_adapters.protocols import Store
 from langmem_adapters.sharing import Shared
 from langmem_adapters.tokens import TokenCounter, approximate_tokens
-
-__all__ = ["BrainMemory"]
 
 
 class BrainMemory(Shared, Remembering, Reflection):
@@ -132,14 +129,9 @@ class BrainMemory(Shared, Remembering, Reflection):
         token_budget = token_budget if max_tokens is None else min(token_budget, max_tokens)
         self._tasks = ModelTasks(
             self._flows,
-            Compaction(
-                self._flows,
-                summarize_at=token_budget,
-                archive=archive,
-                counter=counter,
-                stats=self._stats,
-            ),
             model=model,
+            summarize_at=token_budget,
+            archive=archive,
             max_summary_tokens=max_summary_tokens,
             counter=counter,
             prompts=prompts,

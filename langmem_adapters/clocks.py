@@ -5,8 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-__all__ = ["unix_time"]
-
 _STEP_SECONDS = 1e-6
 _latest = (0.0, 0)  # a reading of the clock, and how many before it were the same
 

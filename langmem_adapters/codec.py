@@ -24,21 +24,6 @@ from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from langmem_adapters.errors import SerializationError
 
-__all__ = [
-    "FORMAT",
-    "UNORDERED",
-    "decode",
-    "encode",
-    "is_newer",
-    "is_number",
-    "is_sealed",
-    "is_sealed_or_newer",
-    "is_tagged",
-    "parse_json",
-    "refuse_sealed_or_newer",
-    "to_plain",
-]
-
 FORMAT = 1
 """The format version, stored as the first field, "v", of every object. It rises if older readers would misread new
 data or take it for damaged: they refuse objects with a higher version, and leave them in place."""

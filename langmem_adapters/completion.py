@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable
-from functools import partial
 from typing import Any
 
 from langmem_adapters.concurrency.counts import Counts
@@ -16,8 +15,6 @@ from langmem_adapters.providers.usage import usage_of
 from langmem_adapters.run_callbacks import call_without_callbacks
 from langmem_adapters.text import replace_surrogates
 from langmem_adapters.tokens import TokenCounter, approximate_tokens, count_tokens
-
-__all__ = ["Completer", "is_apology", "is_refusal"]
 
 _ASYNC_MODEL_ERROR = "this model is a coroutine function: call the async twin of this method, whose name begins with a"
 _APOLOGY_PATTERN = re.compile(
@@ -79,10 +76,8 @@ class Completer:
     def ask(self, system: str, text: str) -> Flow[str]:
         """The model's answer. Raises ModelError for an error and for an answer that is empty, filtered or cut off."""
         system, text = replace_surrogates(system), replace_surrogates(text)
-        call = None if self._call is None else partial(self._call, system, text)
-        async_call = None if self._async_call is None else partial(self._async_call, system, text)
         try:
-            response = yield from call_without_callbacks(call, async_call, _ASYNC_MODEL_ERROR)
+            response = yield from call_without_callbacks(self._call, self._async_call, _ASYNC_MODEL_ERROR, system, text)
         except ConfigurationError:
             raise
         except Exception as error:

@@ -32,8 +32,6 @@ from langmem_adapters.stores import cache_store
 from langmem_adapters.validation import check_at_most_one, check_seconds, check_sync_functions
 from langmem_adapters.warn_once import WarnOnce
 
-__all__ = ["cached", "exp_cache"]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 

@@ -8,7 +8,6 @@ import sys
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple, TypeAlias
 
@@ -23,8 +22,6 @@ from langmem_adapters.run_callbacks import call_without_callbacks
 from langmem_adapters.sharing import SharedByCopies
 from langmem_adapters.text import replace_surrogates
 from langmem_adapters.validation import check_count, check_text, checked_list
-
-__all__ = ["Embedder", "Embedding", "Vector", "cosine_of", "harmless_text"]
 
 Vector: TypeAlias = "array[float]"
 """A unit vector of 32-bit floats (``array('f')``); empty if a text has no vector."""
@@ -209,11 +206,10 @@ class Embedder(SharedByCopies):
         return [_mean_of(halves)]
 
     def _call_model(self, calls: Calls, texts: list[str]) -> Flow[Any]:
-        call = None if calls.call is None else partial(calls.call, texts)
-        acall = None if calls.acall is None else partial(calls.acall, texts)
         self._count(calls=1, texts=len(texts))
         try:
-            answer = yield from call_without_callbacks(call, acall, _ASYNC_REFUSAL)  # HyDE asks a model
+            # HyDE asks a model.
+            answer = yield from call_without_callbacks(calls.call, calls.acall, _ASYNC_REFUSAL, texts)
             return list(answer) if isinstance(answer, Iterator) else answer  # a generator begins only now
         except ConfigurationError:
             raise

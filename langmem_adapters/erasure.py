@@ -137,13 +137,14 @@ def delete_user_flow(
     erasure = _Erasure(unwrap(store), indexes, tenant=tenant, user=user, prefixes=prefixes, report=report)
     places: list[str] = [_LANGGRAPH_KIND, *_KINDS]
     for _ in range(_MAX_PASSES):
-        erasure.begin_pass()
+        erasure.listing = None  # a running search may have indexed some again
         remaining = places
         places = []
         for place in remaining:
             if (yield from step(erasure.attempt, place, partial(erasure.clear, place))):
                 places.append(place)
-    erasure.give_up(places)
+    for place in places:  # each pass has found something there
+        erasure.failures.setdefault(place, StoreError(_DATA_RETURNS_MESSAGE))
     for root in erasure.roots:
         yield from step(erasure.attempt, root[0], partial(erasure.clear_rest, root))
     yield from step(erasure.attempt, _JOURNAL_KIND, erasure.clear_journals)
@@ -189,10 +190,10 @@ class _Erasure:
         self.roots: list[Namespace] = [(kind, tenant, user) for kind in _KINDS]
         self.roots += [(*self._root, part, *prefix) for part in ("items", "tree") for prefix in prefixes]
         self._report = report
-        self._failures: dict[str, LangmemError] = {}  # by place
+        self.failures: dict[str, LangmemError] = {}  # by place
         self._place = ""
         self._failed_indexes = set[tuple[str, Index]]()  # with the place
-        self._listing: list[Namespace] | None = None  # what the store held in this pass
+        self.listing: list[Namespace] | None = None  # what the store held in this pass
         self._deleted = set[Namespace]()
         self._foreign = set[Namespace]()  # of LangGraph
 
@@ -202,17 +203,8 @@ class _Erasure:
         try:
             return bool(work())
         except LangmemError as error:
-            self._failures.setdefault(place, error)
+            self.failures.setdefault(place, error)
             return False
-
-    def begin_pass(self) -> None:
-        """Look anew for what there is: a running search may have indexed some again."""
-        self._listing = None
-
-    def give_up(self, places: Iterable[str]) -> None:
-        """Note the places in which each pass has found something."""
-        for place in places:
-            self._failures.setdefault(place, StoreError(_DATA_RETURNS_MESSAGE))
 
     def conclude(self) -> None:
         """Tell what was kept, and raise an error that names the parts that failed."""
@@ -221,11 +213,11 @@ class _Erasure:
                 "%d LangGraph namespaces were kept: they name a deleted user outside of the prefixes of items=",
                 len(self._foreign),
             )
-        if not self._failures:
+        if not self.failures:
             return
-        error = next(iter(self._failures.values()))
+        error = next(iter(self.failures.values()))
         kind = next((kind for kind in (StoreUnavailable, SearchError) if isinstance(error, kind)), StoreError)
-        places = ", ".join(self._failures)
+        places = ", ".join(self.failures)
         raise kind(f"a user was not deleted completely, call delete_user again: {places} failed ({error})") from error
 
     def clear(self, place: str) -> bool:
@@ -273,9 +265,9 @@ class _Erasure:
 
     def _stored(self, prefix: Namespace) -> set[Namespace]:
         """What the store holds below a prefix."""
-        if self._listing is None:
-            self._listing = list(self._list_stored())
-        listing = {namespace for namespace in self._listing if namespace[: len(prefix)] == prefix}
+        if self.listing is None:
+            self.listing = list(self._list_stored())
+        listing = {namespace for namespace in self.listing if namespace[: len(prefix)] == prefix}
         return listing | namespaces_in(self.store, prefix, kind="store")
 
     def _list_stored(self) -> Iterator[Namespace]:
@@ -330,7 +322,7 @@ class _Erasure:
         except LangmemError as error:
             if not (can_list_namespaces(index) or is_damaged(index)):
                 raise
-            self._failures.setdefault(self._place, error)
+            self.failures.setdefault(self._place, error)
             self._failed_indexes.add((self._place, index))
 
     def clear_journals(self) -> None:

@@ -12,8 +12,6 @@ from langmem_adapters.flow import Flow, gather, run, step
 from langmem_adapters.keys import Namespace
 from langmem_adapters.protocols import Store
 
-__all__ = ["count_entries"]
-
 _POOL_LENGTH = 4  # parts of a pool's namespace
 
 

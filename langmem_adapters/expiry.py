@@ -14,8 +14,6 @@ from langmem_adapters.protocols import Appended, Page, Store
 from langmem_adapters.validation import check_seconds
 from langmem_adapters.warn_once import WarnOnce
 
-__all__ = ["EMPTY_TTL_SECONDS", "EXPIRES", "ExpiringSession", "Refresh", "check_expiry"]
-
 Refresh: TypeAlias = Literal["write", "read", "never"]
 """What restarts a session's time to live: each write; each write or read; nothing, so it runs from the first write."""
 

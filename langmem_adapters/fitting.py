@@ -14,8 +14,6 @@ from typing import Literal, NamedTuple
 
 from langmem_adapters.errors import ConfigurationError
 
-__all__ = ["Case", "Fit", "cross_validate", "fit_weights", "share_found"]
-
 _RECALL_CUTOFFS = (5, 10)
 _WEIGHT_FACTORS = (0.0, 0.5, 0.75, 1.5, 2.0)
 _WEIGHTS_FROM_ZERO = (-0.5, 0.5)  # tried instead of a weight of 0

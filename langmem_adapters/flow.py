@@ -66,15 +66,14 @@ def step(call: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Flow[Any]:
 
 
 def call_either(
-    call: Callable[[], Any] | None,
-    acall: Callable[[], Awaitable[Any]] | None,
-    refusal: str,
+    call: Callable[..., Any] | None, acall: Callable[..., Awaitable[Any]] | None, refusal: str, *args: Any
 ) -> Flow[Any]:
     """Ask by ``call`` or ``acall``, whichever there is; an awaitable that a plain function returns is awaited too.
 
     Raises ConfigurationError with the text ``refusal`` if a blocking caller meets something that must be awaited.
     """
-    answer = yield Step(_refusing_call(refusal) if call is None else call, acall)
+    blocking_call = _refusing_call(refusal) if call is None else partial(call, *args)
+    answer = yield Step(blocking_call, None if acall is None else partial(acall, *args))
     if not inspect.isawaitable(answer):
         return answer
 

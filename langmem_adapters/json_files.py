@@ -9,8 +9,6 @@ from typing import Any, NamedTuple
 
 from langmem_adapters.errors import SerializationError
 
-__all__ = ["LocatedValue", "text_of", "values_of"]
-
 _GZIP_MAGIC = b"\x1f\x8b"
 _ZIP_MAGIC = b"PK\x03\x04"  # the format of ChatGPT's exports
 _SQLITE_MAGIC = b"SQLite format 3\0"

@@ -23,8 +23,6 @@ from langmem_adapters.langchain.caching.answers import Request
 from langmem_adapters.langchain.caching.prompt import last_question
 from langmem_adapters.langchain.caching.tenant_cache import TenantCache
 
-__all__ = ["Notebook", "Report", "load", "unload"]
-
 _MAX_ANSWERS = 1_000  # answers that can be shown, of all cells together
 _MAX_ROWS = 20  # of one cell
 _MAGIC_NAME = "langmem"
@@ -38,11 +36,6 @@ class _Answer(NamedTuple):
     answer: str
     key: str | None  # under which it is kept, if it is
     age: float | None = None
-
-
-class _CellAnswer(NamedTuple):
-    cell: int  # counted here, from 1
-    answer: _Answer
 
 
 class Report:
@@ -93,10 +86,10 @@ class Notebook:
         self._cache: _ReportingCache | None = None
         self._url: str | None = None
         self._former_cache: Any = None
-        self._cell = 0
+        self._cell = 0  # counted here, from 1
         self._reported_cell = 0
         self._reported_number: int | None = None  # as the shell counts; None: it does not count that cell
-        self._recent_answers: deque[_CellAnswer] = deque(maxlen=_MAX_ANSWERS)
+        self._recent_answers: deque[tuple[int, _Answer]] = deque(maxlen=_MAX_ANSWERS)  # with the cell
         self._is_watching = False
 
     def langmem(self, line: str) -> Any:
@@ -116,22 +109,26 @@ class Notebook:
 
         try:
             command, *words = _split_line(line) or ["status"]
-            return self._command(command)(words)
+            return self._run_command(command, words)
         except LangmemError as error:
             raise UsageError(views.mask_secrets(str(error))) from None
 
-    def _command(self, name: str) -> Callable[[list[str]], Any]:
-        commands: dict[str, Callable[[list[str]], Any]] = {
+    def _run_command(self, name: str, words: list[str]) -> Any:
+        commands: dict[str, Callable[..., Any]] = {
             "on": self._on,
             "off": self._off,
-            "last": self._last,
+            "last": self._cell_report,
             "stats": self._stats,
             "clear": self._clear,
             "status": self._status,
         }
         if name not in commands:
             raise ConfigurationError(f"%langmem takes {', '.join(commands)}, not {name!r:.50}")
-        return commands[name]
+        if name in {"on", "clear"}:
+            return commands[name](words)
+        if words:
+            raise ConfigurationError(f"%langmem {name} takes nothing more")
+        return commands[name]()
 
     def _on(self, words: list[str]) -> Report:
         urls = [word for word in words if word != "--watch"]
@@ -144,30 +141,26 @@ class Notebook:
             self._former_cache = current_cache
         set_llm_cache(cache)
         self._cache, self._url, self._is_watching = cache, url, "--watch" in words
-        return self._status([])
+        return self._status()
 
-    def _off(self, words: list[str]) -> Report:
-        _refuse_arguments("off", words)
+    def _off(self) -> Report:
         cache, former_cache = self._cache, self._former_cache
         self._cache = self._url = self._former_cache = None
         self._is_watching = False
-        if cache is None:
-            return Report("The cache of this notebook is off.")
-        if get_llm_cache() is not cache:
-            return Report("The cache of this notebook is off; another one, set after it, stays on.")
-        set_llm_cache(former_cache)
+        if cache is not None:
+            if get_llm_cache() is not cache:
+                return Report("The cache of this notebook is off; another one, set after it, stays on.")
+            set_llm_cache(former_cache)
         return Report("The cache of this notebook is off.")
 
-    def _status(self, words: list[str]) -> Report:
-        _refuse_arguments("status", words)
+    def _status(self) -> Report:
         if self._cache is None:
             return Report("The cache of this notebook is off.")
         if get_llm_cache() is not self._cache:
             return Report("Another cache was set after that of this notebook: %langmem on restores this one.")
         return Report(f"The cache of this notebook is on, in {views.mask_secrets(repr(self._cache.pool.store))}.")
 
-    def _stats(self, words: list[str]) -> dict[str, int]:
-        _refuse_arguments("stats", words)
+    def _stats(self) -> dict[str, int]:
         return self._active_cache().stats()
 
     def _clear(self, words: list[str]) -> Report:
@@ -180,10 +173,6 @@ class Notebook:
         cache.clear()
         return Report("All answers are forgotten.")
 
-    def _last(self, words: list[str]) -> Report:
-        _refuse_arguments("last", words)
-        return self._cell_report()
-
     def _active_cache(self) -> _ReportingCache:
         if self._cache is None:
             raise ConfigurationError("the cache of this notebook is off: turn it on with %langmem on")
@@ -192,7 +181,7 @@ class Notebook:
     def _answers(self) -> list[_Answer]:
         """The answers of the last cell in which a model was asked."""
         recent = list(self._recent_answers)
-        return [answer for cell, answer in recent if cell == recent[-1].cell]
+        return [answer for cell, answer in recent if cell == recent[-1][0]]
 
     def _cell_report(self) -> Report:
         number = self._reported_number
@@ -201,12 +190,12 @@ class Notebook:
 
     def _was_asked_in(self, cell: int) -> bool:
         """Whether the last answer is one of this cell."""
-        return bool(self._recent_answers) and self._recent_answers[-1].cell == cell
+        return bool(self._recent_answers) and self._recent_answers[-1][0] == cell
 
     # --- events of the shell and the cache
 
     def _report_answer(self, answer: _Answer) -> None:
-        self._recent_answers.append(_CellAnswer(self._cell, answer))
+        self._recent_answers.append((self._cell, answer))
 
     def begin(self, info: Any) -> None:  # noqa: ARG002 - as the shell calls it
         """A cell is about to run."""
@@ -223,7 +212,7 @@ class Notebook:
 
     def close(self) -> None:
         """Leave the shell and LangChain as they were."""
-        self._off([])
+        self._off()
         self._shell.events.unregister("pre_run_cell", self.begin)
         self._shell.events.unregister("post_run_cell", self.end)
 
@@ -261,11 +250,6 @@ def _split_line(line: str) -> list[str]:
         return list(lexer)
     except ValueError:
         raise ConfigurationError("%langmem: a quotation mark is not closed") from None
-
-
-def _refuse_arguments(command: str, words: list[str]) -> None:
-    if words:
-        raise ConfigurationError(f"%langmem {command} takes nothing more")
 
 
 def _format_report(cell_name: str, answers: Sequence[_Answer]) -> Report:

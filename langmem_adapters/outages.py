@@ -10,8 +10,6 @@ from langmem_adapters.flow import Flow
 from langmem_adapters.sharing import SharedByCopies
 from langmem_adapters.warn_once import warn_of_outage
 
-__all__ = ["Outages"]
-
 T = TypeVar("T")
 
 

@@ -15,8 +15,6 @@ from langmem_adapters.protocols import Index, Store
 from langmem_adapters.sealing import BindingCodec, Codec, Redactor, SealedStore
 from langmem_adapters.stores import shared_store
 
-__all__ = ["every_index", "protected_index", "protected_store", "vectors_url"]
-
 _MAX_CACHED_INDEXES = 64
 
 

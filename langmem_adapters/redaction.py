@@ -13,8 +13,6 @@ from langmem_adapters.keys import to_bytes
 from langmem_adapters.providers.tool_calls import call_ids
 from langmem_adapters.validation import converted
 
-__all__ = ["Redactor", "redact_encoded", "redactor_except_names"]
-
 Redactor: TypeAlias = Callable[[str], str]
 """Returns a text without what must not be kept. Pure and idempotent: a text that it returned stays the same."""
 

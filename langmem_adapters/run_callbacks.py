@@ -9,17 +9,15 @@ from typing import Any
 
 from langmem_adapters.flow import Flow, call_either, within
 
-__all__ = ["call_without_callbacks", "outside_run"]
-
 _RUNTIME = "__pregel_runtime"
 _CHECKPOINT_KEYS = {"thread_id", "checkpoint_ns", "checkpoint_id", "checkpoint_map"}
 
 
 def call_without_callbacks(
-    call: Callable[[], Any] | None, acall: Callable[[], Awaitable[Any]] | None, refusal: str
+    call: Callable[..., Any] | None, acall: Callable[..., Awaitable[Any]] | None, refusal: str, *args: Any
 ) -> Flow[Any]:
     """:func:`call_either`, out of sight of a LangChain run's callbacks, which would stream the answer to its user."""
-    return within(outside_run, call_either(call, acall, refusal))
+    return within(outside_run, call_either(call, acall, refusal, *args))
 
 
 @contextmanager

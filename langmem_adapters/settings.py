@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import (
@@ -11,6 +12,7 @@ from pydantic import (
     ConfigDict,
     Field,
     ValidationError,
+    ValidationInfo,
     WithJsonSchema,
     field_serializer,
     field_validator,
@@ -41,12 +43,16 @@ from langmem_adapters.text import decode_escaped_utf8
 from langmem_adapters.validation import check_sync_function
 from langmem_adapters.working import TWELVE_HOURS, WorkingMemory
 
-__all__ = ["Settings"]
-
 _PLAIN_SETTINGS = (
     *("tenant", "memory_k", "similarity_top_k", "ttl", "refresh", "enable_longterm_memory"),
     *("enable_experience_read", "enable_experience_write", "vectors_url"),
 )
+_OBJECT_CHECKS: dict[str, Callable[[Any], object]] = {
+    "embedder": Embedder.of,
+    "ranker": Completer,
+    "codec": check_codec,
+    "redactor": partial(check_sync_function, "it"),
+}
 _ENVIRONMENT_VARIABLES = {"url": URL_VARIABLES, **{name: (f"LANGMEM_{name.upper()}",) for name in _PLAIN_SETTINGS}}
 
 
@@ -151,31 +157,12 @@ class Settings(BaseModel):
     def _anchor_vectors_url(cls, url: str | None) -> str | None:
         return None if url is None else anchored_url(url)
 
-    @field_validator("codec")
+    @field_validator(*_OBJECT_CHECKS)
     @classmethod
-    def _check_codec(cls, codec: Any) -> Any:
-        check_codec(codec)
-        return codec
-
-    @field_validator("redactor")
-    @classmethod
-    def _check_redactor(cls, redactor: Redactor | None) -> Redactor | None:
-        check_sync_function("it", redactor)
-        return redactor
-
-    @field_validator("embedder")
-    @classmethod
-    def _check_embedder(cls, embedder: Any) -> Any:
-        if embedder is not None:
-            Embedder.of(embedder)
-        return embedder
-
-    @field_validator("ranker")
-    @classmethod
-    def _check_ranker(cls, ranker: Any) -> Any:
-        if ranker is not None:
-            Completer(ranker)
-        return ranker
+    def _check_object(cls, value: Any, info: ValidationInfo) -> Any:
+        if value is not None:
+            _OBJECT_CHECKS[str(info.field_name)](value)
+        return value
 
     @property
     def store(self) -> Store:

@@ -14,8 +14,6 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from langmem_adapters.errors import ConfigurationError, MissingDependency
 
-__all__ = ["Config2", "langmem_section", "read_document"]
-
 
 def read_document(path: Path) -> dict[str, Any]:
     """Read a YAML file. Raises ConfigurationError, and MissingDependency if PyYAML is missing."""

@@ -8,8 +8,6 @@ from typing_extensions import Self
 
 from langmem_adapters.errors import ConfigurationError
 
-__all__ = ["Shared", "SharedByCopies", "independent_copy"]
-
 
 class SharedByCopies:
     """Is shared by copies, even deep copies of what holds it: connections, locks, models and keys are not copied.

@@ -11,8 +11,6 @@ from typing import TypeAlias
 from langmem_adapters.language.features import ANSWER, ASKS, FIRST_PERSON, NAMES, NUMBER, QUESTION, TIME, query_features
 from langmem_adapters.protocols import Evidence, Turn
 
-__all__ = ["MaxSim", "SignalValues"]
-
 MaxSim: TypeAlias = Callable[[Mapping[str, str]], Mapping[str, float]]
 """Gives how near documents come to each word of the query, by id; takes the id of what was said just before each."""
 

@@ -21,26 +21,6 @@ from langmem_adapters.tokens import (
     truncate_content,
 )
 
-__all__ = [
-    "INDENT",
-    "MessageLike",
-    "as_text",
-    "decode_escaped_utf8",
-    "escape_tags",
-    "hanging_indent",
-    "is_window_full",
-    "newest_window",
-    "removable_positions",
-    "repair",
-    "replace_surrogates",
-    "starts_with_user",
-    "tool_calls_of",
-    "uncut_window",
-    "unlisted_call_ids",
-    "window",
-    "without_calls",
-]
-
 
 class _CallLike(Protocol):
     @property

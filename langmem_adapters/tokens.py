@@ -11,17 +11,6 @@ from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.model import Content, Message
 from langmem_adapters.validation import call_user_code
 
-__all__ = [
-    "TokenCounter",
-    "approximate_tokens",
-    "count_tokens",
-    "message_tokens",
-    "non_text_tokens",
-    "truncate",
-    "truncate_content",
-    "truncate_middle",
-]
-
 TokenCounter: TypeAlias = Callable[[str], int]
 
 _TOKENS_PER_MESSAGE = 4  # tokens that providers add for a message's role and delimiters

@@ -19,34 +19,6 @@ from langmem_adapters.flow import is_coroutine
 from langmem_adapters.model import Message, MessageData, Scope, ToolCall
 from langmem_adapters.protocols import Index, Store
 
-__all__ = [
-    "MessageFields",
-    "call_user_code",
-    "check_at_most_one",
-    "check_count",
-    "check_function",
-    "check_index",
-    "check_integer",
-    "check_on_error",
-    "check_scope",
-    "check_seconds",
-    "check_settings",
-    "check_store",
-    "check_sync_function",
-    "check_sync_functions",
-    "check_text",
-    "checked_list",
-    "checked_messages",
-    "checked_scope",
-    "converted",
-    "has_methods_of",
-    "id_text",
-    "invalid_fields",
-    "lines_of",
-    "make_message",
-    "plain_answer",
-]
-
 _OPTIONAL_MESSAGE_FIELDS = [name for name in Message.model_fields if name not in {"role", "content"}]
 _EXPECTED_MESSAGES = (
     'messages are a list of Message(role="user", content="…"), which to_message of langmem_adapters.langchain or'

@@ -5,8 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Hashable
 
-__all__ = ["BREAKER_SUFFIX", "WarnOnce", "warn_of_damage", "warn_of_outage"]
-
 BREAKER_SUFFIX = "; it is asked again in a moment, and until it answers calls fail at once"
 """The suffix that a breaker adds to the cause of an outage that it already knows."""
 

@@ -13,8 +13,6 @@ from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.protocols import Item
 from langmem_adapters.warn_once import warn_of_damage
 
-__all__ = ["StoredItem", "WorkingItem", "metadata_dict", "parse_item", "read_item", "require_data", "write_item"]
-
 
 @dataclass(frozen=True)
 class WorkingItem:

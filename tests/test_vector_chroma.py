@@ -33,10 +33,10 @@ from chromadb.errors import InternalError
 
 from langmem_adapters.embedding import Embedder
 from langmem_adapters.errors import ConfigurationError, Conflict, LangmemError, SearchError
-from langmem_adapters.indexes import open_vectors, vector_chroma_timeouts
+from langmem_adapters.indexes import open_vectors, vector_chroma_driver
 from langmem_adapters.indexes.vector import VectorIndex
 from langmem_adapters.indexes.vector_chroma import ChromaVectors
-from langmem_adapters.indexes.vector_chroma_nearest import nearest
+from langmem_adapters.indexes.vector_chroma_driver import nearest
 from langmem_adapters.protocols import START, Document
 from langmem_adapters.records.keyed import Records
 from langmem_adapters.stores.sqlite import SQLiteStore
@@ -603,7 +603,7 @@ def test_a_server_that_hangs_keeps_a_search_waiting_for_a_moment(
         chroma = chroma_of(index)
         assert chroma._get_client()._server._session.timeout == httpx.Timeout(60)
         server.freeze()
-        monkeypatch.setattr(vector_chroma_timeouts, "_READ_TIMEOUT", 0.2)
+        monkeypatch.setattr(vector_chroma_driver, "_READ_TIMEOUT", 0.2)
         for call in (
             lambda: index.search(NOTES, "bike", 1),
             lambda: index.score(NOTES, "bike", ["a"]),
@@ -619,7 +619,7 @@ def test_a_server_that_hangs_keeps_a_search_waiting_for_a_moment(
 def test_who_waits_for_a_server_that_hangs_from_the_beginning_waits_beside_the_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(vector_chroma_timeouts, "_READ_TIMEOUT", 1.0)
+    monkeypatch.setattr(vector_chroma_driver, "_READ_TIMEOUT", 1.0)
     with socket.create_server(("127.0.0.1", 0)) as silent, ThreadPoolExecutor(8) as threads:
         index = index_at(f"chroma+http://127.0.0.1:{silent.getsockname()[1]}")
         began = time.monotonic()
@@ -672,7 +672,7 @@ def test_a_server_that_hangs_while_a_client_is_made_keeps_a_search_waiting_for_a
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It says that it is there, and then nothing."""
-    monkeypatch.setattr(vector_chroma_timeouts, "_READ_TIMEOUT", 0.3)
+    monkeypatch.setattr(vector_chroma_driver, "_READ_TIMEOUT", 0.3)
     ended, alive = threading.Event(), b'{"nanosecond heartbeat": 1}'
 
     def get(request: Any) -> None:

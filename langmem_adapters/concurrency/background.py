@@ -15,8 +15,6 @@ from typing import Any, Literal, TypeVar
 
 from langmem_adapters.concurrency.forks import call_in_child
 
-__all__ = ["DaemonThreads", "start_thread", "submit"]
-
 T = TypeVar("T")
 
 _MAX_THREADS = 8

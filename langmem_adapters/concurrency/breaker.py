@@ -13,8 +13,6 @@ from langmem_adapters.concurrency.forks import reset_in_child
 from langmem_adapters.errors import StoreUnavailable
 from langmem_adapters.warn_once import BREAKER_SUFFIX
 
-__all__ = ["GRACE_SECONDS", "PATIENCE_SECONDS", "Breaker"]
-
 T = TypeVar("T")
 
 GRACE_SECONDS = 0.25

@@ -6,8 +6,6 @@ from collections.abc import Iterator, Mapping
 from threading import get_ident
 from typing import Any
 
-__all__ = ["Counts"]
-
 
 class Counts(Mapping[str, Any]):
     """Numbers by name; 0 where nothing was added.

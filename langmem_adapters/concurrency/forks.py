@@ -14,8 +14,6 @@ import weakref
 from collections.abc import Callable
 from typing import Protocol
 
-__all__ = ["begin_work", "call_before_fork", "call_in_child", "end_work", "no_fork", "reset_in_child"]
-
 _MAX_WAIT_SECONDS = 2.0  # of a fork, or of work that begins during one
 _work_depths: dict[int, int] = {}  # by thread: how many nested transactions it is in
 _calls_before_fork: list[Callable[[], object]] = []

@@ -8,8 +8,6 @@ from typing import TypeVar
 
 from langmem_adapters.concurrency.forks import call_in_child
 
-__all__ = ["MIN_COUNT", "build_many"]
-
 T = TypeVar("T")
 
 MIN_COUNT = 500

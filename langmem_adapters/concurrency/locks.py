@@ -13,8 +13,6 @@ import weakref
 from collections.abc import Hashable, Iterator
 from typing import Any
 
-__all__ = ["ForkSafeLock", "lock_of", "release_fully"]
-
 
 class ForkSafeLock:
     """A reentrant lock for the threads of one process.

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import time
 
-__all__ = ["sleep"]
-
 
 def sleep(seconds: float) -> None:
     """Sleep for seconds, while other threads and greenlets run."""

@@ -14,8 +14,6 @@ from itertools import count
 from langmem_adapters.concurrency.forks import reset_in_child
 from langmem_adapters.concurrency.workers import Flow, Step
 
-__all__ = ["Turn", "turn_for"]
-
 _MAX_TURN_SECONDS = 1.0  # after which the next one is let in, so that a slow change does not hold up fast ones
 
 

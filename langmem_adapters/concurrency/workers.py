@@ -15,8 +15,6 @@ from langmem_adapters.concurrency.background import DaemonThreads
 from langmem_adapters.concurrency.forks import call_in_child
 from langmem_adapters.errors import ConfigurationError
 
-__all__ = ["MAX_BATCH", "Answer", "Flow", "Job", "Pipeline", "Step", "abandon", "ask", "start"]
-
 T = TypeVar("T")
 
 _MAX_WORKERS = 64  # they wait for disks and sockets, so there are more than processors

@@ -17,8 +17,6 @@ from langmem_adapters.text import removable_positions
 from langmem_adapters.tokens import TokenCounter, message_tokens
 from langmem_adapters.validation import check_count
 
-__all__ = ["Compaction"]
-
 _log = logging.getLogger("langmem_adapters")
 _WINDOWS_PER_PASS = 8
 _SUMMARY_ATTEMPTS = 3  # of a summary that was asked for, while other writers are faster
@@ -31,12 +29,8 @@ class Compaction:
     The model reads the summary so far and the messages that will leave; then the new summary is stored and the messages
     leave, in one guarded write. If anything fails, the conversation is unchanged, and the next turn tries again. A long
     backlog is taken in passes, each complete in itself.
-
-    Args:
-        conversation: The session.
-        summarize_at, archive, counter: See :class:`~langmem_adapters.brain.BrainMemory`. Beside tokens, the number of
-            messages in a window is a budget, too.
-        stats: Where summaries are counted.
+    Arguments as in :class:`~langmem_adapters.brain.BrainMemory`. Beside tokens, the number of messages in a window is a
+    budget, too.
     """
 
     def __init__(

@@ -13,8 +13,6 @@ from langmem_adapters.conversation.tombstones import content_id, delivery_id
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.model import Message
 
-__all__ = ["Delivery"]
-
 
 class Delivery:
     """Messages that were appended to a log which knew some of their ids.

@@ -17,8 +17,6 @@ from langmem_adapters.model import Message, Summary
 from langmem_adapters.validation import lines_of
 from langmem_adapters.warn_once import warn_of_damage
 
-__all__ = ["VERSION", "Line", "check_value", "dump", "is_valid_value", "load", "parse_lines"]
-
 VERSION = 1
 Line = dict[str, Any]
 """One line of an export, as data: ``{"v": 1, "type": "session" | "message", "session": …}``."""

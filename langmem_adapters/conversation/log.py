@@ -28,22 +28,6 @@ from langmem_adapters.protocols import Appended, Item, Store
 from langmem_adapters.recall.keeping import as_stored
 from langmem_adapters.validation import check_store, check_sync_functions, checked_messages
 
-__all__ = [
-    "ARCHIVE",
-    "ARCHIVED",
-    "CREATED",
-    "GENERATION",
-    "MOVE_KEYS",
-    "PAGE_SIZE",
-    "WATCHED_KEYS",
-    "SessionLog",
-    "archived_ids",
-    "brain_namespace",
-    "entry_id",
-    "readable_entries",
-    "unchanged_guard",
-]
-
 CREATED = "created"
 """The value with the time when a session began, once its first message has left."""
 GENERATION = "begun"
@@ -78,12 +62,9 @@ class SessionLog:
     """The messages of one session, in its store.
 
     Args:
-        store, scope: Where the messages are, and whose they are.
-        memory_k: How many messages stay, if the rest goes to the long-term memory.
-        long_term: Takes the messages that leave.
         moves_overflow: Whether messages beyond ``memory_k`` leave for the long-term memory at once.
         removes_messages: Whether any messages ever leave.
-        ttl, refresh, clock, new_id: See :class:`~langmem_adapters.brain.BrainMemory`.
+        others: See :class:`~langmem_adapters.brain.BrainMemory`.
     """
 
     def __init__(

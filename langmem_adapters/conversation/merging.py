@@ -20,8 +20,6 @@ from langmem_adapters.keys import Namespace
 from langmem_adapters.model import Message
 from langmem_adapters.protocols import Item, Store
 
-__all__ = ["Merge"]
-
 _PAGE_SIZE = 500
 _REMOVAL_KEYS = (DEPARTED, DELETED, ARCHIVED)  # one of these values changes when a message leaves the log
 _log = logging.getLogger("langmem_adapters")
@@ -38,10 +36,6 @@ class Merge:
     """Takes the lines of one session into the session.
 
     An interrupted merge has added a part, and the same lines add the rest; a complete one adds nothing again.
-
-    Args:
-        store, namespace: Where the session is.
-        session: Writes to it.
     """
 
     def __init__(self, store: Store, namespace: Namespace, session: ExpiringSession) -> None:
@@ -200,7 +194,6 @@ class Merge:
         return renamed_id, dump({**json.loads(message.data), "id": renamed_id})
 
     def _archived_ids(self, values: Mapping[str, bytes]) -> Flow[set[str]]:
-        """The ids in the session's archive."""
         if values.get(ARCHIVED) != self._archive_mark:
             all_values = yield from step(self._store.get, self._namespace)
             self._archive_mark, self._archive_ids = all_values.get(ARCHIVED), archived_ids(all_values)

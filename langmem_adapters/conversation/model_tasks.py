@@ -6,7 +6,6 @@ import asyncio
 import logging
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
-from functools import partial
 from typing import Any
 
 from langmem_adapters.completion import Completer, is_refusal
@@ -24,8 +23,6 @@ from langmem_adapters.text import as_text, window
 from langmem_adapters.tokens import TokenCounter
 from langmem_adapters.understanding import parse_verdict
 from langmem_adapters.validation import check_count, check_sync_function, check_text
-
-__all__ = ["CONTEXT_TOKENS", "ModelTasks"]
 
 _ASYNC_MODEL_ERROR = (
     "messages are summarised inline by a model that is a coroutine function: add them with an async method"
@@ -53,9 +50,10 @@ class ModelTasks:
     def __init__(
         self,
         conversation: Conversation,
-        compaction: Compaction,
         *,
         model: Any,
+        summarize_at: int,
+        archive: bool,
         max_summary_tokens: int,
         counter: TokenCounter,
         prompts: Prompts,
@@ -67,7 +65,9 @@ class ModelTasks:
             raise ConfigurationError(f"counter is a function from a text to its tokens, not {type(counter).__name__}")
         check_sync_function("counter", counter)
         self._conversation = conversation
-        self._compaction = compaction
+        self._compaction = Compaction(
+            conversation, summarize_at=summarize_at, archive=archive, counter=counter, stats=stats
+        )
         self._max_summary_tokens = max_summary_tokens
         self._counter = counter
         self._prompts = prompts
@@ -92,7 +92,7 @@ class ModelTasks:
     def check_inline(self) -> Flow[None]:
         """Raise ConfigurationError, before anything is stored, if this blocks and the model can only be awaited."""
         if not self._completer(None).blocks:
-            yield from call_either(None, partial(asyncio.sleep, 0), _ASYNC_MODEL_ERROR)
+            yield from call_either(None, asyncio.sleep, _ASYNC_MODEL_ERROR, 0)
 
     def compact_in_background(self) -> None:
         """:meth:`compact` on a worker thread; again, if messages were added while it ran."""

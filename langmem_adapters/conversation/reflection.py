@@ -8,8 +8,6 @@ from langmem_adapters.concurrency.counts import Counts
 from langmem_adapters.conversation.model_tasks import ModelTasks
 from langmem_adapters.flow import arun, run
 
-__all__ = ["MODEL_COUNTERS", "Reflection"]
-
 MODEL_COUNTERS = ("calls", "failures", "unparsed", "tokens_in", "tokens_out", "summaries", "failed_summaries")
 """The counters of what models were asked."""
 

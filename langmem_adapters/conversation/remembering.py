@@ -16,8 +16,6 @@ from langmem_adapters.text import window
 from langmem_adapters.tokens import TokenCounter, message_tokens
 from langmem_adapters.validation import checked_list, checked_messages
 
-__all__ = ["Remembering", "recalled_message"]
-
 _RECALL_DIVISOR = 3  # recalled memories may take at most a third of a token budget
 
 

@@ -26,17 +26,6 @@ from langmem_adapters.tokens import TokenCounter
 from langmem_adapters.validation import check_count, check_integer, check_text, checked_list
 from langmem_adapters.warn_once import warn_of_damage
 
-__all__ = [
-    "KNOWLEDGE",
-    "TITLE",
-    "Backlog",
-    "Context",
-    "Conversation",
-    "count_visible",
-    "knowledge_after",
-    "read_title",
-]
-
 TITLE, KNOWLEDGE = "title", "knowledge/"
 _FIRST_PAGE_SIZE = 4 * PAGE_SIZE  # messages read first; each further read doubles their number, until these are enough
 S = TypeVar("S", bound=text.MessageLike)

@@ -28,18 +28,13 @@ from langmem_adapters.records.following import (
 from langmem_adapters.sharing import Shared
 from langmem_adapters.validation import check_index, check_integer, check_text
 
-__all__ = ["SessionSearch"]
-
 _VALUE_PREFIXES = (KNOWLEDGE, ARCHIVE)  # prefixes of what is searched beside log entries
 
 
 class SessionSearch(Shared):
     """Searches the history, the archive and the knowledge of a session; the index follows the session by itself.
 
-    Args:
-        brain: The session.
-        index: Where its index is kept; one in memory suffices, since a session is bounded.
-        new_id: Gives an id to each beginning of the index.
+    An index in memory suffices, since a session is bounded.
     """
 
     def __init__(

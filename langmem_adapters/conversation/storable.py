@@ -10,8 +10,6 @@ from langmem_adapters.codec import to_plain
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.model import Message, ToolCall
 
-__all__ = ["LEFT_OUT", "UNSTORED_KEY", "without_unstorable"]
-
 UNSTORED_KEY: Final = "unstored"
 """Key in a message's metadata: the names of the parts that it is stored without."""
 

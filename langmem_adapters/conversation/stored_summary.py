@@ -10,18 +10,6 @@ from langmem_adapters.keys import fingerprint
 from langmem_adapters.model import Message, Summary
 from langmem_adapters.warn_once import warn_of_damage
 
-__all__ = [
-    "SUMMARY",
-    "content_fingerprint",
-    "end_id_in",
-    "last_covered_id",
-    "read_summary",
-    "summary_after_move",
-    "summary_after_removal",
-    "summary_end_id",
-    "unspaced_text",
-]
-
 SUMMARY = "summary"
 """The key of the summary, which covers the messages up to one of them."""
 

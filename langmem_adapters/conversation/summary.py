@@ -15,8 +15,6 @@ from langmem_adapters.text import INDENT, as_text
 from langmem_adapters.tokens import TokenCounter, approximate_tokens, count_tokens, truncate, truncate_middle
 from langmem_adapters.validation import check_count
 
-__all__ = ["WINDOW_TOKENS", "Summarizer", "split_windows"]
-
 WINDOW_TOKENS = 3000
 """How many tokens of a conversation one call is shown."""
 _OVERLAP_TOKENS = 40  # tokens of a window that are shown again in the next one, so that nothing is lost between them
@@ -41,12 +39,8 @@ class Summarizer:
     marks out, or a plain function answers, which is not asked for them, the answer is trusted unless it begins like a
     usual refusal or an error message.
 
-    Args:
-        completer: The model.
-        max_tokens: The longest summary; a longer answer is shortened by the model, or else cut.
-        keep_language: Whether the summary is in the conversation's language.
-        counter: Counts tokens.
-        prompts: What the model is told.
+    A summary of more than ``max_tokens`` is shortened by the model, or else cut. With ``keep_language`` it is in the
+    conversation's language.
     """
 
     def __init__(

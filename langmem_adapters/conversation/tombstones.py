@@ -16,19 +16,6 @@ from langmem_adapters.keys import fingerprint
 from langmem_adapters.model import Message
 from langmem_adapters.warn_once import warn_of_damage
 
-__all__ = [
-    "DELETED",
-    "DEPARTED",
-    "are_marks",
-    "content_id",
-    "count_departed",
-    "delivery_id",
-    "have_been_deleted",
-    "have_departed",
-    "with_deleted",
-    "with_departed",
-]
-
 DEPARTED = "departed"
 """The key of a session's value that holds the marks of departed messages."""
 DELETED = "deleted"

@@ -20,8 +20,6 @@ from langmem_adapters.model import Message
 from langmem_adapters.providers.content import THOUGHT_TYPES
 from langmem_adapters.text import tool_calls_of, without_calls
 
-__all__ = ["INTERRUPTED", "Turn", "close_interrupted", "mark_interrupted", "merge_pieces"]
-
 INTERRUPTED: Final = "interrupted"
 """Key in a message's metadata: set on the last message of a turn that was interrupted."""
 

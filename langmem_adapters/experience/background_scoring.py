@@ -19,8 +19,6 @@ from langmem_adapters.model import Experience
 from langmem_adapters.validation import check_function
 from langmem_adapters.warn_once import WarnOnce
 
-__all__ = ["BackgroundScoring", "PendingScore"]
-
 _MAX_PENDING = 1000  # experiences waiting for their score; each is held in memory
 
 
@@ -42,11 +40,8 @@ class BackgroundScoring:
 
     While a scorer runs, all caches of this library are bypassed: otherwise a scorer that asks a model through the same
     cache would have its own answers scored, endlessly.
-
-    Args:
-        scorer: The scorer; None: nothing is scored.
-        label: What is scored, in the words of the log.
-        warn: Logs. It is shared by all caches that score here, so that what concerns all of them is logged once.
+    The log calls what is scored by the ``label``. All caches that score here share ``warn``, so that what concerns all
+    of them is logged once.
     """
 
     def __init__(self, scorer: Scorer | None, label: str, warn: WarnOnce) -> None:

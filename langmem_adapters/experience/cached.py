@@ -14,8 +14,6 @@ from langmem_adapters.flow import arun, run
 from langmem_adapters.model import Experience
 from langmem_adapters.sharing import Shared
 
-__all__ = ["CachedFunction", "FunctionCache"]
-
 P = ParamSpec("P")
 Q = ParamSpec("Q")
 S = TypeVar("S")

@@ -10,8 +10,6 @@ from langmem_adapters.experience.requests import as_text
 from langmem_adapters.model import Experience
 from langmem_adapters.text import hanging_indent
 
-__all__ = ["as_examples", "role_zero_context", "simple_context"]
-
 _PLACEHOLDER = "# Past Experience\n<experience>"
 _HEADING = "# Past Experience\n"
 _MAX_CHARS = 10_000  # characters of a request or a response in an example

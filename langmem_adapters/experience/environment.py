@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 from typing import Final
 
-__all__ = ["environment_headers"]
-
 _HEADER_VARIABLES: Final = ("ANTHROPIC_CUSTOM_HEADERS", "FIREWORKS_CUSTOM_HEADERS", "OPENAI_CUSTOM_HEADERS")
 
 

@@ -19,8 +19,6 @@ from langmem_adapters.codec import is_number
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.model import Experience
 
-__all__ = ["ChromaEntry", "chroma_entries", "read_metagpt_pool"]
-
 _CHROMA, _DOCSTORE = "chroma.sqlite3", "docstore.json"
 _DUMMY = ("req", "resp", "")  # request, response and tag of the fake experience that MetaGPT's BM25 pool begins with
 _MS_PER_SECOND = 1000
@@ -76,7 +74,6 @@ def _records(path: Path, collection: str) -> list[Any]:
 
 
 def _docstore_records(path: Path) -> list[Any]:
-    """The objects in a LlamaIndex docstore."""
     nodes = None
     with contextlib.suppress(ValueError, RecursionError):  # these errors hold the whole text
         document = json.loads(path.read_bytes())

@@ -10,8 +10,6 @@ from langmem_adapters.codec import encode
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.model import Message
 
-__all__ = ["answer_text", "split_words"]
-
 _WORD_PATTERN = re.compile(r"\S+\s*|\s+")
 
 

@@ -17,25 +17,6 @@ from langmem_adapters.model import Experience, Score
 from langmem_adapters.run_callbacks import call_without_callbacks
 from langmem_adapters.validation import call_user_code, check_sync_function
 
-__all__ = [
-    "AtLeast",
-    "ContextBuilder",
-    "Judge",
-    "RuleScorer",
-    "Scorer",
-    "Serializer",
-    "age_of",
-    "ask",
-    "attempt",
-    "build_context",
-    "exact_and_perfect",
-    "is_asked",
-    "judge_accepts",
-    "needs_event_loop",
-    "score_of",
-    "to_score",
-]
-
 T = TypeVar("T")
 
 _MAX_SCORE = 10
@@ -141,10 +122,9 @@ def ask(policy: Callable[..., Any], *args: Any, in_run: bool = False) -> Flow[An
     flow = getattr(policy, "flow", None)
     if flow is not None:
         return (yield from flow(*args))
-    call = partial(policy, *args)
-    is_async = is_coroutine(policy)
+    call, acall = (None, policy) if is_coroutine(policy) else (policy, None)
     call_it = call_either if in_run else call_without_callbacks
-    return (yield from call_it(None if is_async else call, call if is_async else None, _ASYNC_ERROR))
+    return (yield from call_it(call, acall, _ASYNC_ERROR, *args))
 
 
 def attempt(label: str, policy: Callable[..., Any], *args: Any, in_run: bool = False) -> Flow[Any]:

@@ -25,8 +25,6 @@ from langmem_adapters.progress import Progress, advancing
 from langmem_adapters.validation import check_sync_function, plain_answer
 from langmem_adapters.warn_once import warn_of_damage
 
-__all__ = ["PoolFlows", "QueryType", "Similar"]
-
 QueryType = Literal["exact", "semantic"]
 """Whether to look for the very same request, or for similar ones."""
 

@@ -11,8 +11,6 @@ from langmem_adapters.keys import fingerprint
 from langmem_adapters.model import Experience
 from langmem_adapters.validation import check_text
 
-__all__ = ["as_text", "key_of", "search_text", "stored_search_text"]
-
 _MAX_CHARS = 10_000  # characters of a request that are indexed and searched for
 
 

@@ -23,8 +23,6 @@ from langmem_adapters.experience.policies import Serializer
 from langmem_adapters.experience.serializers import DataSerializer
 from langmem_adapters.model import Experience, Metric
 
-__all__ = ["Responses"]
-
 Form = Literal["plain", "typed", "loose"]
 _FORMS: Final[tuple[Form, ...]] = ("plain", "typed", "loose")
 _SERIALIZER_REMEDY = "let the serializer's deserialize_resp give back what serialize_resp was given"

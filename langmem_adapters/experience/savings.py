@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from langmem_adapters.codec import is_number
 from langmem_adapters.concurrency.counts import Counts
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.model import Metric
-
-__all__ = ["Prices", "Saved", "check_prices", "cost"]
 
 Prices = Mapping[str, tuple[float, float]]
 """By model name: the price of a million input tokens, and of a million output tokens."""
@@ -75,11 +73,8 @@ def check_prices(prices: Prices) -> None:
     if not isinstance(prices, Mapping):
         raise ConfigurationError("prices are a dictionary by model name")
     for model, pair in prices.items():
-        if not (isinstance(pair, tuple) and len(pair) == 2 and all(map(_is_price, pair))):  # noqa: PLR2004
+        is_pair = isinstance(pair, tuple) and len(pair) == 2  # noqa: PLR2004
+        if not (is_pair and all(is_number(price) and price >= 0 for price in pair)):
             raise ConfigurationError(
                 f"the prices of {model!r} are a tuple of two numbers, none below 0, for tokens in and out, per million"
             )
-
-
-def _is_price(value: Any) -> bool:
-    return is_number(value) and value >= 0

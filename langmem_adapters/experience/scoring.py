@@ -15,8 +15,6 @@ from langmem_adapters.sharing import SharedByCopies
 from langmem_adapters.text import INDENT, hanging_indent
 from langmem_adapters.validation import check_text
 
-__all__ = ["JUDGE_PROMPT", "SCORER_PROMPT", "LLMJudge", "LLMScorer"]
-
 SCORER_PROMPT = (
     "You are an efficient assistant who evaluates responses that a large language model gave to requests. You are"
     " given a request and a response. Assess, from a human perspective, how well the response answers the request:"

@@ -13,16 +13,6 @@ from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.experience.policies import Serializer
 from langmem_adapters.validation import check_sync_function
 
-__all__ = [
-    "DataSerializer",
-    "JsonSerializer",
-    "MessagesSerializer",
-    "PydanticSerializer",
-    "RoleZeroSerializer",
-    "TextSerializer",
-    "as_serializer",
-]
-
 _ROLES = {"human": "user", "ai": "assistant", "AIMessageChunk": "assistant", "HumanMessageChunk": "user"}
 _FILE_CONTENT_MARKER = "Command Editor.read executed: file_path"
 

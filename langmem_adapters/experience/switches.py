@@ -6,8 +6,6 @@ import contextlib
 from collections.abc import Iterator
 from contextvars import ContextVar
 
-__all__ = ["Switches", "bypass", "may_read", "may_write", "refresh"]
-
 _read: ContextVar[bool] = ContextVar("langmem_may_read", default=True)
 _write: ContextVar[bool] = ContextVar("langmem_may_write", default=True)
 

@@ -10,8 +10,6 @@ from langmem_adapters.experience.requests import key_of
 from langmem_adapters.model import Experience
 from langmem_adapters.validation import lines_of
 
-__all__ = ["read_lines", "write_line"]
-
 _VERSION = 1
 
 

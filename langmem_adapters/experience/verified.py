@@ -21,8 +21,6 @@ from langmem_adapters.keys import Namespace
 from langmem_adapters.lru import LRU
 from langmem_adapters.protocols import SemanticIndex, Store
 
-__all__ = ["Match", "VerifiedAnswers"]
-
 _MAX_OPEN_PARTITIONS = 256  # partitions that are kept open
 _log = logging.getLogger("langmem_adapters")
 
@@ -48,10 +46,8 @@ class VerifiedAnswers:
     Texts are embedded in the background, at the latest by the next search of their partition.
 
     Args:
-        store: Where the texts are kept.
-        namespace: The parent of the partitions.
-        index: Finds texts by meaning.
-        verifier: Decides whether a candidate is accepted.
+        store, namespace: Where the texts are kept, in one namespace below this for each partition.
+        index, verifier: Finds texts by meaning; decides whether a candidate is accepted.
         candidates: How many of the nearest texts are verified.
         counts: Where rejected candidates are counted, by guard: "rejected_numbers".
         answers: Where the answers are kept, if in the same store: requests without an answer are removed.

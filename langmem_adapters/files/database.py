@@ -21,8 +21,6 @@ from langmem_adapters.errors import ConfigurationError, SerializationError, Stor
 from langmem_adapters.files.locations import Connection, FileLocation, check_version, close_all, removing_if_damaged
 from langmem_adapters.files.sqlite_errors import SQLITE_ERRORS, SQLiteError, lacks_tables
 
-__all__ = ["Database"]
-
 _BEGIN_READ, _BEGIN_WRITE, _NO_BEGIN = "BEGIN", "BEGIN IMMEDIATE", ""
 _MAX_WAIT_SECONDS = 5.0  # while other writers make progress
 _WAL_LIMIT_BYTES = 32_000_000  # kept for the next writers; a long reader lets it grow beyond that

@@ -22,20 +22,6 @@ from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.errors import ConfigurationError, StoreError, StoreUnavailable
 from langmem_adapters.files.sqlite_errors import SQLITE_ERRORS, SQLiteError, is_damage, to_store_error
 
-__all__ = [
-    "FILE_ENCODING",
-    "IN_MEMORY",
-    "Connection",
-    "FileLocation",
-    "absolute_path",
-    "check_version",
-    "close_all",
-    "expand_home",
-    "path_to_show",
-    "removing_if_damaged",
-    "vacuum_file",
-]
-
 FILE_ENCODING = sys.getfilesystemencoding()
 """In which this process writes names of files: UTF-8, except in some locales."""
 

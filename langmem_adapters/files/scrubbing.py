@@ -25,8 +25,6 @@ from langmem_adapters.files.locations import FileLocation, vacuum_file
 from langmem_adapters.files.sqlite_errors import SQLITE_ERRORS, is_damage
 from langmem_adapters.keys import Namespace, decode_namespace, encode_namespace
 
-__all__ = ["Files", "can_list_namespaces", "files_of", "has_vectors", "is_damaged", "namespaces_in", "scrub"]
-
 _MAX_DEPTH = 4  # from a vector index to its vectors to their database, and one to spare
 _TIMEOUT_SECONDS = 5.0  # to wait for others
 _CHROMA_FILE = "chroma.sqlite3"

@@ -10,16 +10,6 @@ from typing import TypeAlias
 
 from langmem_adapters.errors import StoreError, StoreUnavailable
 
-__all__ = [
-    "SQLITE_ERRORS",
-    "SQLiteError",
-    "is_damage",
-    "is_missing",
-    "lacks_tables",
-    "sqlite_message",
-    "to_store_error",
-]
-
 SQLiteError: TypeAlias = "sqlite3.Error | UnicodeDecodeError"
 SQLITE_ERRORS = (sqlite3.Error, UnicodeDecodeError)
 """The latter comes from Python, in place of an error whose message quotes a damaged name."""

@@ -15,8 +15,6 @@ from typing import Any, NamedTuple
 from langmem_adapters.concurrency import pauses
 from langmem_adapters.files.database import Database
 
-__all__ = ["Unlinking", "removal_sql"]
-
 _UNLINKED_MARK = "|"  # no encoded name has it, and reading a name stops before it
 _AFTER_MARK = "}"  # the next character
 _BATCH_ROWS = 4000  # removed in one transaction

@@ -10,17 +10,6 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.files.locations import FILE_ENCODING, IN_MEMORY, absolute_path, expand_home
 
-__all__ = [
-    "SERVER_SCHEMES",
-    "URL_VARIABLES",
-    "anchored_url",
-    "database_of",
-    "default_url",
-    "file_of",
-    "mask_url",
-    "path_of",
-]
-
 SERVER_SCHEMES = ("redis", "rediss", "unix", "redis+cluster", "redis+sentinel")
 URL_VARIABLES = ("LANGMEM_STORE_URL", "REDIS_URL")
 _SCHEME_PATTERN = re.compile(r"\s*[\w+.-]*:/+")

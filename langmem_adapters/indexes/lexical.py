@@ -1,8 +1,7 @@
 """Full-text search by words: BM25 over postings that are rows in SQLite.
 
 The cost of adding a document grows with its length only, a new process has nothing to load, and a query reads only
-the postings of its words. Ranking: S. Robertson and H. Zaragoza, "The Probabilistic Relevance Framework: BM25 and
-Beyond" (2009), with Lucene's idf, which is never negative.
+the postings of its words.
 """
 
 from __future__ import annotations
@@ -133,10 +132,6 @@ class LexicalIndex(Shared):
         position: Position | None = None,
         since: Position | None = None,
     ) -> None:
-        """Remove, then add or replace documents and remember the position, all or nothing.
-
-        With ``since``, only if the namespace is at that position; otherwise raises Conflict.
-        """
         added_rows = [self._to_row(document) for document in upsert]
         version = int.from_bytes(os.urandom(8), "big", signed=True)
         with search_errors("lexical"), self._database.writing() as connection, connection:
@@ -160,12 +155,10 @@ class LexicalIndex(Shared):
                 )
 
     def position(self, namespace: Namespace) -> Position | None:
-        """How far this namespace follows its store; None: not begun."""
         with search_errors("lexical"):
             return to_position(self._database.fetch_all(_SELECT_POSITION, (self._row_name(namespace),)))
 
     def search(self, namespace: Namespace, query: str, k: int) -> list[Hit]:
-        """Find the ``k`` best documents, best first; those that share no word with the query are left out."""
         name, terms = self._row_name(namespace), self._query_terms(query)
         if k <= 0 or not terms:
             return []
@@ -178,10 +171,6 @@ class LexicalIndex(Shared):
             return to_hits(connection, weighted_terms, documents)
 
     def within(self, namespace: Namespace, query: str, thread: str) -> list[Hit]:
-        """All documents that were said in a thread, there first or again: the best of :meth:`search` first.
-
-        Those that share no word with the query come last, with a score of 0.
-        """
         name, terms = self._row_name(namespace), self._query_terms(query)
         with search_errors("lexical"), self._database.reading() as connection, connection:
             corpus = self._read_corpus(connection, name)
@@ -192,7 +181,6 @@ class LexicalIndex(Shared):
             return to_hits(connection, weighted_terms, documents)
 
     def nameless(self, namespace: Namespace, query: str) -> str:
-        """The query without the names of the namespace's speakers, unless nothing is left then."""
         name = self._row_name(namespace)
         with search_errors("lexical"), self._database.reading() as connection, connection:
             corpus = self._read_corpus(connection, name)
@@ -202,10 +190,6 @@ class LexicalIndex(Shared):
             return nameless_query
 
     def gather(self, namespace: Namespace, query: str, k: int, also: Sequence[str] = ()) -> Evidence | None:
-        """The evidence of the ``k`` best documents, of those ``also`` named by their ids, and of their neighbours.
-
-        None if there is none.
-        """
         name = self._row_name(namespace)
         with search_errors("lexical"), self._database.reading() as connection, connection:
             corpus = self._read_corpus(connection, name)

@@ -72,7 +72,6 @@ class KeyedLexicalIndex(LexicalIndex):
         return cls(database.location.file or database.path, key=key, disposable=database.disposable)
 
     def within(self, namespace: Namespace, query: str, thread: str) -> list[Hit]:
-        """:meth:`LexicalIndex.within`."""
         return super().within(namespace, query, self._keyed_thread(thread))
 
     def _to_row(self, document: Document) -> Row:

@@ -18,8 +18,6 @@ from langmem_adapters.indexes.lexical_rows import NAMESPACES, remove_document
 from langmem_adapters.keys import Namespace, encode_namespace, to_bytes, to_text
 from langmem_adapters.protocols import Position
 
-__all__ = ["clear_namespace", "ensure_namespace", "remove_from_stale_builds", "row_name", "to_position"]
-
 # A version of the library's analyzer, and its key, if any.
 _OWN_ANALYZER_PATTERN = re.compile(r"langmem-(\d+)(.*)", re.DOTALL)
 

@@ -10,8 +10,6 @@ from langmem_adapters.language.foreign_stop_words import foreign_stop_words
 from langmem_adapters.language.query_dates import possible_day_words, split_dates
 from langmem_adapters.language.questions import asked_part, split_framing
 
-__all__ = ["ASIDE_WEIGHT", "composed", "query_terms", "truncate_query"]
-
 ASIDE_WEIGHT = 0.5
 """How much a word counts that is said beside a question: it may be small talk, or what the question is about."""
 _STOP_WORD_WEIGHT = 0.1

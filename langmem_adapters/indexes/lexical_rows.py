@@ -9,23 +9,12 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple, cast
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, cast
 
 from langmem_adapters.files.unlinking import Unlinking, removal_sql
 from langmem_adapters.keys import to_bytes, to_text
 from langmem_adapters.protocols import Document
-
-__all__ = [
-    "NAMESPACES",
-    "SCHEMA",
-    "STRETCH_SIZE",
-    "Row",
-    "add_rows",
-    "document_ids",
-    "remove_document",
-    "speaker_names",
-]
 
 STRETCH_SIZE = 256  # documents
 _MAX_BATCH_POSTINGS = 100_000  # written together; each takes about 100 bytes meanwhile
@@ -224,6 +213,26 @@ def _update_counts(
     )
     if total_documents < 0:
         connection.execute("DELETE FROM langmem_lexical_speakers WHERE namespace = ? AND documents = 0", (namespace,))
+
+
+_KEY_COUNTS = (8, 16, 64)  # keys in one statement: few numbers, so that SQLite need not compile others
+
+
+def key_statements(select: str) -> dict[int, str]:
+    """The statements of :func:`select_by_keys`, by their numbers of keys; ``select`` ends before the keys."""
+    return {count: f"{select} ({', '.join('?' * count)})" for count in _KEY_COUNTS}
+
+
+def select_by_keys(
+    connection: sqlite3.Connection, statements: Mapping[int, str], namespace: int, keys: Sequence[bytes]
+) -> Iterator[tuple[Any, ...]]:
+    """The rows of a namespace that have these keys, which JSON could not hold."""
+    most = _KEY_COUNTS[-1]
+    for start in range(0, len(keys), most):
+        batch = keys[start : start + most]
+        count = next(count for count in _KEY_COUNTS if len(batch) <= count)
+        repeats = [batch[-1]] * (count - len(batch))
+        yield from connection.execute(statements[count], (namespace, *batch, *repeats)).fetchall()
 
 
 def document_ids(connection: sqlite3.Connection, documents: Sequence[int]) -> dict[int, str]:

@@ -13,13 +13,10 @@ import sqlite3
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from langmem_adapters.indexes.lexical_cache import RowCache
-from langmem_adapters.indexes.lexical_postings import read_postings
-from langmem_adapters.indexes.lexical_rows import document_ids
+from langmem_adapters.indexes.lexical_cache import RowCache, read_postings
+from langmem_adapters.indexes.lexical_rows import document_ids, key_statements, select_by_keys
 from langmem_adapters.keys import to_bytes
 from langmem_adapters.model import Hit
-
-__all__ = ["Corpus", "Term", "idf", "rarest_terms", "to_hits", "top_documents", "weigh_terms"]
 
 _MAX_QUERY_TERMS = 64
 _K1, _B = 1.2, 0.4  # how slowly repetitions lose weight, and how much length is penalised
@@ -62,13 +59,7 @@ class Term(NamedTuple):
 def weigh_terms(connection: sqlite3.Connection, corpus: Corpus, terms: Mapping[str, float]) -> list[Term]:
     """Look up the weights of a query's terms in a namespace, given how often the query has each; in their order."""
     keys = [to_bytes(term) for term in terms]
-    rows: dict[bytes, tuple[int, int, int, int]] = {}
-    for start in range(0, len(keys), _LARGE_BATCH_SIZE):
-        batch = keys[start : start + _LARGE_BATCH_SIZE]
-        size = _SMALL_BATCH_SIZE if len(batch) <= _SMALL_BATCH_SIZE else _LARGE_BATCH_SIZE
-        batch += batch[-1:] * (size - len(batch))
-        found = connection.execute(_SELECT_TERMS[size], (corpus.namespace, *batch)).fetchall()
-        rows.update((row[0], row[1:]) for row in found)
+    rows = {term: row for term, *row in select_by_keys(connection, _SELECT_TERMS, corpus.namespace, keys)}
     c, d = corpus.length_norm
     weighted_terms = []
     for key, count in zip(keys, terms.values(), strict=True):
@@ -79,13 +70,9 @@ def weigh_terms(connection: sqlite3.Connection, corpus: Corpus, terms: Mapping[s
     return weighted_terms
 
 
-# Terms in one statement: only two sizes, so that SQLite need not compile others.
-_SMALL_BATCH_SIZE, _LARGE_BATCH_SIZE = 8, 64
-_SELECT_TERMS = {
-    size: "SELECT term, documents, tf, length, changed FROM langmem_lexical_terms"  # noqa: S608 - question marks
-    f" WHERE namespace = ? AND term IN ({', '.join('?' * size)})"
-    for size in (_SMALL_BATCH_SIZE, _LARGE_BATCH_SIZE)
-}
+_SELECT_TERMS = key_statements(
+    "SELECT term, documents, tf, length, changed FROM langmem_lexical_terms WHERE namespace = ? AND term IN"
+)
 
 
 def rarest_terms(terms: Sequence[Term]) -> list[Term]:

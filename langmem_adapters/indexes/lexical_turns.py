@@ -7,14 +7,11 @@ import sqlite3
 from bisect import bisect_left
 from collections.abc import Collection, Mapping, Sequence
 
-from langmem_adapters.indexes.lexical_cache import RowCache
-from langmem_adapters.indexes.lexical_postings import Postings, parse_postings
-from langmem_adapters.indexes.lexical_rows import STRETCH_SIZE
+from langmem_adapters.indexes.lexical_cache import Postings, RowCache, parse_postings
+from langmem_adapters.indexes.lexical_rows import STRETCH_SIZE, key_statements, select_by_keys
 from langmem_adapters.indexes.lexical_scores import Corpus, Term, idf, rarest_terms, top_documents
 from langmem_adapters.keys import to_bytes, to_text
 from langmem_adapters.protocols import Evidence, Stretch, Turn
-
-__all__ = ["gather_evidence", "rank_thread"]
 
 _TURN_BYTES = 400  # in memory, roughly
 _NEIGHBOUR_DISTANCE = 2  # places before and after a document that count as beside it
@@ -33,7 +30,8 @@ def gather_evidence(  # noqa: PLR0917 - what is asked, and where
 ) -> Evidence | None:
     """Gather the evidence of the ``k`` best documents, of those with ``extra_ids``, and of their neighbours."""
     numbers = [number for _, number in top_documents(connection, cache, corpus, terms, k)] if k > 0 else []
-    numbers = list(dict.fromkeys([*numbers, *_document_numbers(connection, corpus.namespace, extra_ids)]))
+    extra = select_by_keys(connection, _SELECT_NUMBERS, corpus.namespace, list(map(to_bytes, extra_ids)))
+    numbers = list(dict.fromkeys([*numbers, *(number for (number,) in extra)]))
     if not numbers:
         return None
     versions, stretches = _read_stretches(connection, {number // STRETCH_SIZE for number in numbers})
@@ -86,21 +84,7 @@ _SELECT_THREAD_NUMBERS = f"""
     SELECT document FROM langmem_lexical_again WHERE namespace = ? AND thread = ?"""  # noqa: S608 - ours
 
 
-def _document_numbers(connection: sqlite3.Connection, namespace: int, ids: Sequence[str]) -> list[int]:
-    """The numbers of documents by id, a fixed number of ids per statement."""
-    keys = [to_bytes(id_) for id_ in ids]
-    batches = (keys[start : start + _BATCH_SIZE] for start in range(0, len(keys), _BATCH_SIZE))
-    numbers: list[int] = []
-    for batch in batches:
-        values = (namespace, *batch, *batch[-1:] * (_BATCH_SIZE - len(batch)))
-        numbers += [number for (number,) in connection.execute(_SELECT_NUMBERS, values).fetchall()]
-    return numbers
-
-
-_BATCH_SIZE = 16
-_SELECT_NUMBERS = f"""
-    SELECT number FROM langmem_lexical_documents
-    WHERE namespace = ? AND id IN ({", ".join("?" * _BATCH_SIZE)})"""  # noqa: S608 - question marks
+_SELECT_NUMBERS = key_statements("SELECT number FROM langmem_lexical_documents WHERE namespace = ? AND id IN")
 
 
 def _with_neighbours(numbers: Collection[int], stretches: Mapping[int, Stretch], distance: int) -> set[int]:

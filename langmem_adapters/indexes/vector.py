@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from langmem_adapters.embedding import Embedder, Embedding, Vector
@@ -13,8 +13,6 @@ from langmem_adapters.keys import Namespace, decode_namespace, encode_namespace,
 from langmem_adapters.model import Hit
 from langmem_adapters.protocols import START, Document, Position
 from langmem_adapters.sharing import Shared
-
-__all__ = ["EmbedderSpec", "VectorIndex", "Vectors", "Watermark", "check_position"]
 
 _log = logging.getLogger("langmem_adapters")
 
@@ -84,16 +82,6 @@ class Vectors(Protocol):
         """Release files and connections. A place that was closed may be used again."""
 
 
-@runtime_checkable
-class PieceVectors(Vectors, Protocol):
-    """A place that also keeps the meaning of word pieces."""
-
-    def max_sim(
-        self, name: str, maker: EmbedderSpec, query_pieces: Sequence[bytes], previous_ids: Mapping[str, str]
-    ) -> dict[str, float]:
-        """How near some ids come to the pieces of a query: see :meth:`VectorIndex.max_sim`."""
-
-
 class VectorIndex(Shared):
     """Finds texts by what they mean (implements :class:`~langmem_adapters.protocols.Index`).
 
@@ -128,7 +116,8 @@ class VectorIndex(Shared):
                 "an index calls its embedder synchronously: give it one that is not a coroutine function"
             )
         self._vectors = vectors
-        self._piece_vectors = vectors if self.embedder.tells_pieces and isinstance(vectors, PieceVectors) else None
+        max_sim = getattr(vectors, "max_sim", None) if self.embedder.tells_pieces else None
+        self._max_sim: Callable[..., dict[str, float]] | None = max_sim  # of a place that keeps word pieces, too
         self._refused_documents = RefusedDocuments()
         self._last_query: tuple[str, Embedding] | None = None
 
@@ -141,10 +130,7 @@ class VectorIndex(Shared):
         position: Position | None = None,
         since: Position | None = None,
     ) -> None:
-        """Embed, then change vectors and position: all at once, or the position last.
-
-        With ``since``, only if the namespace is still at that position then; otherwise raises Conflict.
-        """
+        """Embed, then change vectors and position: all at once, or the position last."""
         name = encode_namespace(namespace)
         documents = {document.id: document for document in upsert}
         deleted_ids = [id_ for id_ in dict.fromkeys(delete) if id_ not in documents]
@@ -205,7 +191,6 @@ class VectorIndex(Shared):
         return mark is not None and not self._maker.fits(mark.maker)
 
     def search(self, namespace: Namespace, query: str, k: int) -> list[Hit]:
-        """The ``k`` documents nearest to the query, best first."""
         name = encode_namespace(namespace)
         vector = self._embed_query(query).vector if k > 0 else None
         if not vector:
@@ -213,7 +198,6 @@ class VectorIndex(Shared):
         return [Hit(id_, _to_score(cosine)) for id_, cosine in self._vectors.nearest(name, self._maker, vector, k)]
 
     def score(self, namespace: Namespace, query: str, ids: Sequence[str]) -> dict[str, float]:
-        """The scores that documents have in :meth:`search`; those that the index does not hold are left out."""
         name = encode_namespace(namespace)
         unique_ids = list(dict.fromkeys(ids))
         vector = self._embed_query(query).vector if unique_ids else None
@@ -225,24 +209,15 @@ class VectorIndex(Shared):
     @property
     def piecewise(self) -> bool:
         """Whether :meth:`max_sim` returns anything: the embedder returns word pieces, and the vectors are in SQLite."""
-        return self._piece_vectors is not None
+        return self._max_sim is not None
 
     def max_sim(self, namespace: Namespace, query: str, before: Mapping[str, str]) -> dict[str, float]:
-        """How near documents, or what was said just before them, come to each piece of the query's words, from 0 to 1.
-
-        Documents without stored pieces are left out.
-
-        Args:
-            namespace: That of the documents.
-            query: What is looked for.
-            before: By the ids of the documents, the id of what was said just before; "" if nothing was.
-        """
-        if self._piece_vectors is None or not before:
+        if self._max_sim is None or not before:
             return {}
         query_pieces = self._embed_query(query).pieces
         if not query_pieces:
             return {}
-        return self._piece_vectors.max_sim(encode_namespace(namespace), self._maker, query_pieces, before)
+        return self._max_sim(encode_namespace(namespace), self._maker, query_pieces, before)
 
     def namespaces(self, prefix: Namespace = ()) -> list[Namespace]:
         """The namespaces that begin with ``prefix`` and of which anything is kept; empty if unknown (Chroma)."""

@@ -27,8 +27,6 @@ from langmem_adapters.keys import fingerprint
 from langmem_adapters.lru import LRU
 from langmem_adapters.protocols import Position
 
-__all__ = ["ChromaVectors"]
-
 T = TypeVar("T")
 
 _MAX_NUMBERS_PER_REQUEST = 1_000_000  # which must stay below the 40 MB that a server accepts

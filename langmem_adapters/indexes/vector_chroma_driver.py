@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import os
 import weakref
-from typing import Any
+from typing import Any, cast
 
+from typing_extensions import override  # Chroma refuses methods without it
+
+from langmem_adapters.embedding import Vector
 from langmem_adapters.errors import ConfigurationError, MissingDependency
 
 try:
     import chromadb
     import httpx
+    import numpy as np  # which Chroma brings
+    from chromadb.api import ServerAPI
     from chromadb.api.shared_system_client import SharedSystemClient
-    from chromadb.config import Settings, System
+    from chromadb.auth import ClientAuthHeaders, ClientAuthProvider
+    from chromadb.config import Settings, System, get_class
     from chromadb.errors import ChromaError, NotFoundError
-
-    from langmem_adapters.indexes.vector_chroma_nearest import cosines, nearest  # imports NumPy, which Chroma brings
-    from langmem_adapters.indexes.vector_chroma_timeouts import client_settings
 except ImportError as error:
     raise MissingDependency("chromadb", "chroma") from error
 
@@ -34,6 +37,10 @@ __all__ = [
 
 _CLOUD_QUOTA = 300  # https://docs.trychroma.com/cloud/quotas-limits
 _SERVER_QUOTA = 1_000_000_000  # Chroma counts in 32 bits
+_WRITE_TIMEOUT = 60.0  # seconds for a change, which may be large
+_READ_TIMEOUT = 10.0  # seconds for what callers wait for: connecting, reading, searching
+_MIN_RESULTS = 1_000  # to ask for: the more, the fewer are missed
+_MAX_EXACT_VECTORS = 5_000  # more are not read to compare them all
 _engine_pids: dict[str, int] = {}
 
 
@@ -71,7 +78,7 @@ def open_folder(folder: str) -> Any:
 def connect(host: str, port: int, ssl: bool, owner: object) -> Any:
     """A client of a server, which ends with its owner if it is not closed before: Chroma would keep its sockets."""
     try:
-        client: Any = chromadb.HttpClient(host=host, port=port, ssl=ssl, settings=client_settings())
+        client: Any = chromadb.HttpClient(host=host, port=port, ssl=ssl, settings=_client_settings())
     except ValueError as error:  # into which Chroma turns whatever keeps it from a server
         if isinstance(cause := error.__context__, httpx.TransportError):
             raise cause from None
@@ -89,3 +96,83 @@ def _stop_systems(systems: list[System], pid: int) -> None:
             systems_by_name.pop(name, None)
         for system in systems:
             system.stop()
+
+
+class TimeoutsByAuth(ClientAuthProvider):
+    """Sets the timeouts of the client that starts it, which itself waits without end, and closes its connections.
+
+    The client sends its first requests while it is made, and does not let others set up its connections. But before any
+    request it starts the provider of its headers, and stops it at the end, even if the client could not be made. The
+    headers come from Chroma's own provider, if any.
+    """
+
+    def __init__(self, system: System) -> None:
+        super().__init__(system)
+        provider_name = Settings().chroma_client_auth_provider
+        self._provider: ClientAuthProvider | None = None
+        if provider_name:
+            provider_class: Any = get_class(provider_name, cast("Any", ClientAuthProvider))
+            self._provider = provider_class(system)
+
+    @override
+    def authenticate(self) -> ClientAuthHeaders:
+        """The headers, if there are any."""
+        return {} if self._provider is None else self._provider.authenticate()
+
+    @override
+    def start(self) -> None:
+        """Called before the first request."""
+        super().start()
+        session = self._session()
+        session.timeout = _WRITE_TIMEOUT
+        session.event_hooks = {"request": [_shorten_read_timeout]}
+
+    @override
+    def stop(self) -> None:
+        """Called after the last request: Chroma itself leaves the sockets to the garbage collector."""
+        super().stop()
+        self._session().close()
+
+    def _session(self) -> Any:
+        return cast("Any", self._system.instance(cast("Any", ServerAPI)))._session  # noqa: SLF001
+
+
+def _client_settings() -> Settings:
+    return Settings(
+        anonymized_telemetry=False,
+        chroma_client_auth_provider=f"{TimeoutsByAuth.__module__}.{TimeoutsByAuth.__qualname__}",
+    )
+
+
+def _shorten_read_timeout(request: Any) -> None:
+    if request.method == "GET" or request.url.path.endswith(("/query", "/get")):
+        request.extensions["timeout"] = httpx.Timeout(_READ_TIMEOUT).as_dict()
+
+
+def nearest(collection: Any, vector: Vector, k: int, quota: int) -> list[tuple[str, float]]:
+    """The ``k`` ids with the greatest cosine, as the collection has them. Exact among up to 1,000 vectors.
+
+    Chroma searches a graph (HNSW), which is approximate. Among many vectors that are nearly the same, such as those of
+    one sentence said again and again, the graph falls into parts, and no search gets from one to another: a vector
+    unlike the rest, often the one that is looked for, is never found. It shows by fewer results than there are vectors.
+
+    No request asks for more than ``quota``; if that is less than 1,000, the result is exact up to that number.
+    """
+    limit = min(max(k, _MIN_RESULTS), quota)
+    result = collection.query(query_embeddings=[list(vector)], n_results=limit, include=["distances"])
+    ids, distances = result["ids"][0], result["distances"][0]
+    is_complete = len(ids) >= max(limit, k)
+    count = len(ids) if is_complete else collection.count()
+    if len(ids) < count <= _MAX_EXACT_VECTORS:
+        exact_cosines: dict[str, float] = {}
+        for offset in range(0, count, quota):
+            exact_cosines |= cosines(collection, vector, limit=min(count, quota), offset=offset)
+        return sorted(exact_cosines.items(), key=lambda item: -item[1])[:k]
+    return [(id_, 1 - float(distance)) for id_, distance in zip(ids[:k], distances[:k], strict=True)]
+
+
+def cosines(collection: Any, vector: Vector, **filters: Any) -> dict[str, float]:
+    """The cosines of the vectors that the collection gives for these arguments, by id."""
+    rows = collection.get(include=["embeddings"], **filters)
+    values = np.asarray(rows["embeddings"]).reshape(-1, len(vector)) @ np.asarray(vector)
+    return dict(zip(rows["ids"], values.tolist(), strict=True))

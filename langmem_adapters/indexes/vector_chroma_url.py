@@ -8,8 +8,6 @@ from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.files.locations import absolute_path, expand_home
 from langmem_adapters.files.urls import path_of
 
-__all__ = ["URL_FORMS", "folder_of", "server_of"]
-
 URL_FORMS = '"chroma:///folder", "chroma:////absolute/folder", "chroma+http://host:8000" or "chroma+https://host"'
 
 

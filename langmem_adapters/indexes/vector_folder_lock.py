@@ -8,8 +8,6 @@ from pathlib import Path
 
 from langmem_adapters.concurrency.locks import ForkSafeLock
 
-__all__ = ["acquire_folder", "release_folder"]
-
 _LOCK_FILE = "langmem.lock"
 
 

@@ -15,8 +15,6 @@ except ImportError as error:
 
 from langmem_adapters.indexes.vector_quantized import QuantizedRows, kernels, quantize
 
-__all__ = ["Matrix", "MatrixState", "pack_vector"]
-
 _BLOCK_SIZE = 400_000  # numbers multiplied at a time; with more, BLAS wakes threads, which costs ms on a busy machine
 _EXACT_BLOCK_SIZE = 12_000  # numbers converted to 64 bits at a time; for more, memory is requested from the system
 _CACHED_SIZE = 1_500_000  # numbers that fit into a processor's caches, which takes half the time of a first pass

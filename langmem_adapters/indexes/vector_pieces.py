@@ -12,8 +12,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-__all__ = ["max_sim"]
-
 _MAX_QUERY_PIECES = 64  # pieces of a query that are matched; later ones count only in the query's vector
 _PREVIOUS_FACTOR = 0.8  # the factor for a piece that was said just before
 _PRESENT_COSINE = 0.5  # a piece at least this near counts as present

@@ -13,8 +13,6 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-__all__ = ["QuantizedRows", "kernels", "quantize"]
-
 _Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 _MAX_CODE = 127
 _FLOAT32_ERROR = 2e-5  # the error of 32 bits

@@ -9,8 +9,6 @@ from itertools import chain
 from langmem_adapters.embedding import Embedder, Embedding, harmless_text
 from langmem_adapters.errors import ModelError
 
-__all__ = ["RefusedDocuments", "embed_texts"]
-
 _MAX_REFUSALS = 3
 
 

@@ -24,8 +24,6 @@ from langmem_adapters.indexes.vector_pieces import max_sim
 from langmem_adapters.keys import to_bytes, to_text
 from langmem_adapters.protocols import Position
 
-__all__ = ["SQLiteVectors"]
-
 T = TypeVar("T")
 
 _SCHEMA = (
@@ -283,7 +281,6 @@ def _last_removal(connection: sqlite3.Connection, namespace: int) -> tuple[int, 
 
 
 def _refresh_matrix(connection: sqlite3.Connection, matrix: Matrix, namespace: _NamespaceRow) -> None:
-    """Bring a matrix up to the rows."""
     if matrix.namespace != namespace.number or not _is_consistent(connection, matrix):
         matrix.reset(namespace.number)
         matrix.last_removal = _last_removal(connection, namespace.number)

@@ -27,8 +27,6 @@ from langmem_adapters.records.paging import pages, values_of
 from langmem_adapters.validation import check_index, check_seconds, check_store, check_sync_functions
 from langmem_adapters.working_items import parse_item
 
-__all__ = ["Checkup"]
-
 _Reader: TypeAlias = Callable[[bytes], object]
 _ENTRY_READERS: dict[str, _Reader] = {
     "brain": Message.from_bytes,
@@ -122,7 +120,7 @@ class Checkup:
         findings = [Finding("ok", "connection", f"{health.address} answers in {1000 * health.seconds:.1f} ms")]
         checks = {
             "rights": self._check_rights,
-            "own": self._check_backend,
+            "own": getattr(self._store, "examine", lambda: iter(())),
             "expiry": self._check_expiry,
             "rows": self._check_entries,
             "follows": self._check_index,
@@ -147,10 +145,6 @@ class Checkup:
         next(iter(store.namespaces(namespace)), None)
         store.clear(namespace)
         yield Finding("ok", "rights", "reading, writing, listing and removing are allowed")
-
-    def _check_backend(self) -> Iterator[Finding]:
-        if hasattr(self._store, "examine"):
-            yield from self._store.examine()
 
     def _check_expiry(self) -> Iterator[Finding]:
         if self._ttl is None:

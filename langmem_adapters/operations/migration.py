@@ -20,8 +20,6 @@ from langmem_adapters.protocols import Item, Store
 from langmem_adapters.records.paging import pages
 from langmem_adapters.validation import check_store, check_text
 
-__all__ = ["Migrated", "Migration"]
-
 _MAX_ROUNDS = 3  # how often namespaces that changed meanwhile are copied again
 _EXPIRY_TOLERANCE_SECONDS = 2.0  # between reading the same expiry in two stores
 _JOURNAL_KIND = "migration"

@@ -23,8 +23,6 @@ from langmem_adapters.validation import (
     check_text,
 )
 
-__all__ = ["Pruned", "Pruning"]
-
 _PAGE_SIZE = 500
 # What may be removed, by kind and length of the name: sessions, their own long-term memories, working memories, and
 # pools whose experiences have all expired: those go one by one with later writes, which no longer come.

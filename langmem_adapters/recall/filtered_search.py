@@ -10,8 +10,6 @@ from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.model import Memory, Occurrence, Recalled
 from langmem_adapters.recall.memories import metadata_of
 
-__all__ = ["search_filtered"]
-
 
 def search_filtered(
     memory: LongTermMemory, query: str, k: int, filters: Sequence[Callable[[dict[str, Any]], bool]], session: object

@@ -14,8 +14,6 @@ from langmem_adapters.recall.keeping import memory_ids_of
 from langmem_adapters.recall.memories import MemoryReader, with_occurrences
 from langmem_adapters.records.keyed import Records
 
-__all__ = ["forget"]
-
 _PAGE_SIZE = 100  # memories changed in one write
 _MAX_SEARCHED_IDS = 32  # ids that are searched for in a memory's bytes, before it is decoded
 

@@ -22,8 +22,6 @@ from langmem_adapters.recall.memories import (
 from langmem_adapters.records.keyed import Records
 from langmem_adapters.validation import check_text
 
-__all__ = ["are_stored", "as_stored", "correct_memory", "memory_ids_of", "remember"]
-
 M = TypeVar("M", bound=Message | MessageData)
 
 

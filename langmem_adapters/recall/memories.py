@@ -18,25 +18,6 @@ from langmem_adapters.model import Memory, Message, Occurrence, Scope
 from langmem_adapters.protocols import Document
 from langmem_adapters.warn_once import warn_of_damage
 
-__all__ = [
-    "RECALLED",
-    "SPEAKERS",
-    "MemoryReader",
-    "add_occurrence",
-    "fold_text",
-    "is_corrected",
-    "is_text",
-    "memory_id",
-    "memory_line",
-    "merge_memory",
-    "metadata_of",
-    "narrowed_session",
-    "new_occurrences",
-    "says_one_of",
-    "successor_id",
-    "with_occurrences",
-]
-
 RECALLED = "recalled"
 """Key in a message's metadata: set on memories recalled into a prompt, so that they are never stored again."""
 

@@ -11,8 +11,6 @@ from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.model import Message
 from langmem_adapters.recall.memories import SPEAKERS, is_text
 
-__all__ = ["find_news"]
-
 _SEARCH_K = 20  # memories among which a message is looked for that is not there word for word
 
 

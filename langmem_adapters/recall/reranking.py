@@ -14,8 +14,6 @@ from langmem_adapters.model import Recalled
 from langmem_adapters.prompts import Prompts
 from langmem_adapters.warn_once import warn_of_outage
 
-__all__ = ["Reranker"]
-
 _CANDIDATES_PER_RESULT = 4  # candidates for each memory that is wanted
 _MAX_CANDIDATES = 40
 _MAX_MEMORY_CHARS = 600  # of a memory that the model is shown

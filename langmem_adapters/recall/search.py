@@ -16,8 +16,6 @@ from langmem_adapters.records.keyed import Records
 from langmem_adapters.signal_values import MaxSim
 from langmem_adapters.signals import Ranked, Signal, candidates, ranked
 
-__all__ = ["Search"]
-
 _POOL_SIZE = 32  # the best by words, and half as many by meaning; with their neighbours, about five times as many
 _ZERO_COSINE_SCORE = 0.5  # the score of a cosine of 0
 
@@ -27,12 +25,8 @@ V = TypeVar("V")
 class Search:
     """One search, on an index that is up to date. Blocking, except :meth:`embed_ahead`; meant for a flow's steps.
 
-    Args:
-        records: What is searched, with the lexical index.
-        recall: Finds by meaning, if there are vectors.
-        signals: The weights of the signals that a memory fits.
-        query: What is looked for.
-        now: When the query is made, in Unix seconds: "yesterday" is the day before.
+    ``recall`` finds by meaning, if there are vectors. ``now`` is when the query is made, in Unix seconds: "yesterday"
+    is the day before.
     """
 
     def __init__(

@@ -20,8 +20,6 @@ from langmem_adapters.protocols import START, Index, PiecewiseIndex, Position, S
 from langmem_adapters.records.following import own_index_errors
 from langmem_adapters.records.keyed import Records
 
-__all__ = ["VectorQuery", "VectorRecall"]
-
 T = TypeVar("T")
 _RETRY_PAUSE_SECONDS = 30.0  # after a failure, before a search has it retried
 _FAILURES = (SearchError, ModelError, ConfigurationError)  # ConfigurationError: another process has the vectors' folder
@@ -39,12 +37,10 @@ class VectorRecall:
     or another embedder made them, it has them follow.
 
     Args:
-        records: What the vectors follow.
-        index: Holds the vectors.
+        records, index: What the vectors follow, and what holds them.
         strict: Raise the failures of a search; and let the next search retry what failed in the background.
         counts: Where failures are counted: "degraded" searches, how often the vectors were found or fell "behind", and
             texts that the embedder "refused".
-        clock: Gives seconds.
     """
 
     def __init__(
@@ -225,10 +221,7 @@ class VectorQuery:
         return bool(getattr(self._index, "piecewise", False))
 
     def max_sim(self, query: str, before: Mapping[str, str]) -> dict[str, float]:
-        """How near these memories come to each word of the query, as far as known; empty if that fails.
-
-        ``before`` gives, by id, what was said just before each; "" if nothing was.
-        """
+        """How near these memories, or those before them, come to each word of the query; empty if that fails."""
         return self._try_index(lambda index: cast("PiecewiseIndex", index).max_sim(self._namespace, query, before), {})
 
     def _try_index(self, call: Callable[[SemanticIndex], T], default: T) -> T:

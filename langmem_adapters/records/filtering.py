@@ -8,8 +8,6 @@ from typing import Generic, Protocol, TypeVar
 
 from langmem_adapters.flow import Flow, blocking, step
 
-__all__ = ["EXTRA_HITS", "FilteredReader"]
-
 EXTRA_HITS = 8  # hits asked for beyond what is wanted, since a hit's record may be gone
 _MARGIN = 1.25  # times what would suffice if the filter continues to pass the same share of records
 _MAX_BATCH_SIZE = 2_000  # the most records read at a time

@@ -20,18 +20,6 @@ from langmem_adapters.protocols import START, Document, Index, Item, Position, S
 from langmem_adapters.records.journal import COMPACTION_KEY, compacted_seq, position_after
 from langmem_adapters.records.paging import PAGE_SIZE
 
-__all__ = [
-    "FollowTurns",
-    "IndexChange",
-    "check_level",
-    "follow",
-    "has_remained",
-    "own_index_errors",
-    "read_level",
-    "search_up_to_date",
-    "start_index",
-]
-
 _SEARCH_ATTEMPTS = 3  # if an index is dropped during each of them, the last result is returned
 _MAX_STARTS = 10  # in one call: two embedders that share an index would replace each other's work for ever
 _PACKAGE_PREFIX = f"{__name__.partition('.')[0]}."

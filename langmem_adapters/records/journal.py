@@ -21,19 +21,6 @@ from langmem_adapters.protocols import Item, Position, Store
 from langmem_adapters.records.paging import PAGE_SIZE, pages
 from langmem_adapters.warn_once import warn_of_damage
 
-__all__ = [
-    "COMPACTION_KEY",
-    "batch_length",
-    "change_entries",
-    "compact_log",
-    "compacted_seq",
-    "compaction_mark",
-    "is_logged_again",
-    "keys_of",
-    "position_after",
-    "stale_entries",
-]
-
 COMPACTION_KEY = "\0tidied"
 """The key of the value that says how far a log was compacted. No record has a key with a NUL."""
 

@@ -34,8 +34,6 @@ from langmem_adapters.records.level_search import LevelSearches, Read, without_n
 from langmem_adapters.records.paging import PAGE_SIZE, pages, values_of, values_under
 from langmem_adapters.validation import check_index, check_store
 
-__all__ = ["Records"]
-
 _WRITES_PER_CHECK = 32  # one in so many writes checks whether the log has grown long
 _WARN_RECORDS = 10_000  # records after which a search that waits for its index has waited for seconds
 _log = logging.getLogger("langmem_adapters")
@@ -47,10 +45,8 @@ class Records:
     """The records of a namespace. Blocking; meant for a flow's steps.
 
     Args:
-        store: Where the records are.
-        namespace: Their namespace.
-        index: Finds them by text.
-        vectors: A second index of the same records, which may be behind the first.
+        store, namespace: Where the records are.
+        index, vectors: Find them by text; the second may be behind the first.
         text_of: Gives the text, or a document, by which a record is found, from its key and bytes; None: it is
             not found.
         new_id: Gives ids to entries of the log.

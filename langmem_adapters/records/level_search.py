@@ -13,22 +13,13 @@ from langmem_adapters.keys import Namespace
 from langmem_adapters.protocols import Index, Position, Store
 from langmem_adapters.records.following import has_remained, own_index_errors, read_level, search_up_to_date
 
-__all__ = ["LevelSearches", "Read", "without_nul"]
-
 T = TypeVar("T")
 Read: TypeAlias = Callable[[Sequence[str]], dict[str, bytes]]
 """Reads values by their keys; missing ones are left out."""
 
 
 class LevelSearches:
-    """The searches of one index.
-
-    Args:
-        store, namespace: Where the log and the values are.
-        index: What follows the log.
-        read: Reads values for a search of an index that has just followed.
-        text_format: As in :func:`~langmem_adapters.records.following.follow`.
-    """
+    """The searches of one index; ``read`` reads values for a search of an index that has just followed."""
 
     def __init__(self, store: Store, namespace: Namespace, index: Index, *, read: Read, text_format: str = "") -> None:
         self._store = store

@@ -20,8 +20,6 @@ from langmem_adapters.flow import Flow, gather, run, step
 from langmem_adapters.keys import Namespace, decode_namespace, encode_namespace
 from langmem_adapters.protocols import Store
 
-__all__ = ["NamespaceTree"]
-
 _Kind = Literal["items", "below"]
 _ADDITION_KEY = ""  # the key of the latest addition's token
 _MAX_CACHED_NODES = 128  # nodes of which some children are cached

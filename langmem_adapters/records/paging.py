@@ -11,8 +11,6 @@ from itertools import islice
 from langmem_adapters.keys import Namespace
 from langmem_adapters.protocols import Item, Store
 
-__all__ = ["PAGE_SIZE", "pages", "values_of", "values_under"]
-
 PAGE_SIZE = 500
 _FIRST_PAGE_SIZE = 20  # before it is known how large they are
 _PAGE_BYTES = 4_000_000

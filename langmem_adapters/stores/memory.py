@@ -16,8 +16,6 @@ from langmem_adapters.protocols import Appended, Item, Listed, Page
 from langmem_adapters.sharing import Shared
 from langmem_adapters.validation import check_seconds
 
-__all__ = ["MemoryStore"]
-
 _WRITES_PER_CULL = 256  # writes between two removals of expired namespaces
 
 

@@ -27,8 +27,6 @@ from langmem_adapters.files.urls import mask_url
 from langmem_adapters.stores.redis_sources import Source, cluster_factory, default_options, primary_pool, server_pool
 from langmem_adapters.stores.redis_url import from_url
 
-__all__ = ["Link", "make_link"]
-
 _CLUSTER_ADDRESS: Final = "the cluster of the given client"
 _PLAIN_CLASSES: Final = {
     *(Connection, UnixDomainSocketConnection, sync_sentinel.SentinelManagedConnection),

@@ -17,8 +17,6 @@ from redis.exceptions import RedisError, ResponseError, WatchError
 from langmem_adapters.concurrency.forks import reset_in_child
 from langmem_adapters.stores.redis_outage import LOST_CONNECTION_ERRORS, NO_FREE_CONNECTION, REPLICA_ERRORS, is_down
 
-__all__ = ["RESP2", "FIFOPool", "LastUses", "OwnConnections", "call_with_connection", "close_pool"]
-
 T = TypeVar("T")
 
 RESP2 = (2, "2")
@@ -198,7 +196,6 @@ class OwnConnections:
         close_pool(self._pool)
 
     def _close_idle(self) -> None:
-        """Close the connections that are not in use."""
         for connection in self._fifo.drain():
             connection.disconnect()
             self._pool.release(connection)

@@ -13,8 +13,6 @@ from langmem_adapters.stores.redis_keys import NO_EXPIRY, NO_KEY, NamespaceKeys
 from langmem_adapters.stores.redis_packing import pack
 from langmem_adapters.stores.redis_wire import Wire
 
-__all__ = ["dates", "discard", "removal_step"]
-
 
 def dates(wire: Wire, redis_keys: NamespaceKeys) -> Dates | None:
     """The last write, from the directory, and the seconds that the longest-lived of the keys has left."""

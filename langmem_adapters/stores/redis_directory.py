@@ -20,8 +20,6 @@ from langmem_adapters.stores.redis_keys import NO_EXPIRY, Keys
 from langmem_adapters.stores.redis_packing import pack
 from langmem_adapters.stores.redis_wire import Wire
 
-__all__ = ["Directory"]
-
 _Row = tuple[float, bytes]  # last write and name; the directory is in falling order of rows
 
 _PAGE_SIZE = 1000  # rows read at once where there is no limit

@@ -26,8 +26,6 @@ from redis.sentinel import MasterNotFoundError
 from langmem_adapters.errors import StoreError, StoreUnavailable
 from langmem_adapters.stores.redis_outage import BUSY_PREFIX, NO_FREE_CONNECTION, TLS_HANG_UPS, is_down
 
-__all__ = ["is_full", "translate"]
-
 _NO_CONNECTION_LEFT = "has no free connection in its pool: raise max_connections"
 _TOO_MANY_FILES = "cannot be connected to, as too many files are open: raise the limit (ulimit -n), or close stores"
 _LOADING = "is loading its data: try again in a moment"

@@ -24,8 +24,6 @@ from langmem_adapters.stores.redis_keys import NamespaceKeys
 from langmem_adapters.stores.redis_packing import pack
 from langmem_adapters.stores.redis_wire import Wire
 
-__all__ = ["GuardedWrites"]
-
 _MAX_BATCH_BYTES = 1 << 18  # after which no more writes join a transaction
 _MAX_LINES = 256  # that are kept; should one in use be dropped, its namespace has two
 

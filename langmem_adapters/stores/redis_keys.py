@@ -11,8 +11,6 @@ from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.keys import Namespace, decode_namespace, encode_namespace
 from langmem_adapters.stores.redis_packing import PLACEHOLDER, pack, template
 
-__all__ = ["NO_EXPIRY", "NO_KEY", "Keys", "NamespaceKeys"]
-
 _ROOT_NAME = "."  # for the empty name, as an empty hash tag would be none; no encoded name equals it
 _KINDS = ("log", "ids", "val")
 NO_EXPIRY, NO_KEY = -1, -2

@@ -24,19 +24,6 @@ from langmem_adapters.stores.redis_keys import NamespaceKeys
 from langmem_adapters.stores.redis_packing import pack
 from langmem_adapters.stores.redis_wire import Wire
 
-__all__ = [
-    "PAUSES",
-    "RemovedLogs",
-    "append_commands",
-    "drop_repeats",
-    "last_seq",
-    "read_command",
-    "remove_commands",
-    "repair",
-    "settle_append",
-    "to_item",
-]
-
 _COUNTER_BITS = 21  # the bits of a sequence number that count the entries of one millisecond
 _PAGE_SIZE = 10_000  # entries that a repair reads at once
 _MAX_RESTARTS = 8

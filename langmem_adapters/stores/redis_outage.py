@@ -1,9 +1,4 @@
-"""Retries and a circuit breaker for a Redis server that does not answer.
-
-:class:`Retries` repeats a call whose failure may be temporary. A
-:class:`~langmem_adapters.concurrency.breaker.Breaker` remembers that no retry helped: from then on a call costs
-microseconds instead of a timeout, until a probe in the background finds the server back.
-"""
+"""Which errors of a Redis server mean that it is down, which may pass, and retries of a call that failed by one."""
 
 from __future__ import annotations
 
@@ -29,8 +24,6 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from langmem_adapters.concurrency import pauses
-
-__all__ = ["LOST_CONNECTION_ERRORS", "REPLICA_ERRORS", "TLS_HANG_UPS", "Retries", "is_down", "is_temporary"]
 
 T = TypeVar("T")
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["PLACEHOLDER", "Packer", "pack", "pack_in_python", "template"]
-
 
 def pack_in_python(words: tuple[bytes | str | float, ...]) -> bytes:
     """Encode as hiredis does, without it."""

@@ -15,8 +15,6 @@ from langmem_adapters.stores.redis_keys import NO_KEY, Keys
 from langmem_adapters.stores.redis_packing import pack
 from langmem_adapters.stores.redis_wire import Wire
 
-__all__ = ["findings", "stats"]
-
 _PAGE_SIZE = 1000  # keys checked in one round trip
 _MIN_VERSION = (6, 2)
 _MAX_MEMORY_SHARE = 0.9  # of maxmemory

@@ -19,8 +19,6 @@ from redis.sentinel import SentinelConnectionPool
 from langmem_adapters.concurrency.background import start_thread
 from langmem_adapters.stores.redis_connections import LastUses, close_pool
 
-__all__ = ["SentinelWatch"]
-
 T = TypeVar("T")
 
 _POLL_SECONDS = 0.5  # between an answer of the sentinels and the next question
@@ -30,10 +28,7 @@ _ANSWER_TIMEOUT_SECONDS = 60.0  # after a question that was never answered, such
 class SentinelWatch:
     """Watches for failovers, in the background, while connections of a Sentinel pool are used.
 
-    Args:
-        pool: Asks the sentinels.
-        call: Calls a function with one of its connections.
-        last_uses: Tells whether the connections to the sentinels were idle for too long.
+    ``call`` calls a function with one of them; ``last_uses`` tells whether those to the sentinels were idle for long.
     """
 
     def __init__(

@@ -19,8 +19,6 @@ from langmem_adapters.stores.redis_outage import Retries, is_down, is_temporary
 from langmem_adapters.stores.redis_packing import pack
 from langmem_adapters.stores.redis_sentinels import SentinelWatch
 
-__all__ = ["Cluster", "OneServer"]
-
 T = TypeVar("T")
 _Exchange: TypeAlias = "Callable[[Any], T]"
 _Caller: TypeAlias = "Callable[[_Exchange[Any]], Any]"

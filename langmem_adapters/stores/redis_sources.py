@@ -14,8 +14,6 @@ from redis.sentinel import Sentinel
 from langmem_adapters.stores.redis_packing import Packer
 from langmem_adapters.validation import check_count, check_seconds
 
-__all__ = ["Address", "Source", "cluster_factory", "default_options", "primary_pool", "server_pool"]
-
 Source: TypeAlias = "ConnectionPool | Callable[[], RedisCluster]"
 """A pool of one server's connections, or a function that makes a cluster's client, which connects when it is made."""
 Address: TypeAlias = tuple[str, int]

@@ -18,8 +18,6 @@ from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.files.urls import mask_url
 from langmem_adapters.stores.redis_sources import Address, Source, cluster_factory, primary_pool, server_pool
 
-__all__ = ["from_url"]
-
 _URL_EXAMPLES = '"redis://user:password@host:6379/0", or rediss, unix, redis+cluster, redis+sentinel in place of redis'
 _DATABASE_PATTERN = re.compile(r"/?\d*/?")
 _TRUE_VALUES, _FALSE_VALUES = {"1", "true", "yes", "on"}, {"0", "false", "no", "off"}

@@ -26,8 +26,6 @@ from langmem_adapters.stores.redis_outage import LOST_CONNECTION_ERRORS, Retries
 from langmem_adapters.stores.redis_packing import pack
 from langmem_adapters.stores.redis_servers import Cluster, OneServer
 
-__all__ = ["Wire"]
-
 _MAX_ATTEMPTS = 64  # how often a watched key may change during a write
 _SCAN_COUNT = 1000  # keys that one SCAN looks at
 _PART_BYTES = 1 << 16  # of a large request; each part has the whole timeout

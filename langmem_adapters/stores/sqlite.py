@@ -32,8 +32,6 @@ from langmem_adapters.stores.sqlite_namespaces import (
 from langmem_adapters.stores.sqlite_values import DATA
 from langmem_adapters.validation import check_seconds
 
-__all__ = ["SQLiteStore"]
-
 
 class SQLiteStore(Shared):
     """Implements :class:`~langmem_adapters.protocols.Store` on a file.

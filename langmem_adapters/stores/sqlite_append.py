@@ -17,8 +17,6 @@ from langmem_adapters.files.locations import Connection
 from langmem_adapters.protocols import Appended
 from langmem_adapters.stores.sqlite_namespaces import ENTRY_BITS, LISTING_LAG_SECONDS
 
-__all__ = ["MAX_PER_STATEMENT", "LogEnd", "append", "remember"]
-
 MAX_PER_STATEMENT = 8
 """The most entries to append, and keys to ask for, by one statement."""
 

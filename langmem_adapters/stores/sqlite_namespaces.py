@@ -17,21 +17,6 @@ from typing import Any, NamedTuple
 from langmem_adapters.files.unlinking import Unlinking, removal_sql
 from langmem_adapters.keys import Namespace, encode_namespace
 
-__all__ = [
-    "ENTRY_BITS",
-    "LISTING_LAG_SECONDS",
-    "NAMESPACE_TABLES",
-    "SCHEMA",
-    "UNCOUNTED_ENTRIES",
-    "UPDATED_AT",
-    "append_entries",
-    "find_namespace",
-    "key_bounds",
-    "open_namespace",
-    "recent_children",
-    "update_row",
-]
-
 LISTING_LAG_SECONDS = 60
 """Seconds by which ``listed_at``, which is indexed, may lag behind the last write, so that few writes touch it."""
 

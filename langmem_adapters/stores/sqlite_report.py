@@ -13,8 +13,6 @@ from langmem_adapters.inspection import Finding, Health, KindStats, StoreStats, 
 from langmem_adapters.keys import decode_namespace
 from langmem_adapters.stores.sqlite_namespaces import UNCOUNTED_ENTRIES
 
-__all__ = ["findings", "health", "stats"]
-
 _FILE_SUFFIXES = ("", "-wal", "-shm")
 _MIN_FREE_BYTES = 1 << 30  # with less, the disk is nearly full
 _MAX_WAL_BYTES = 256 << 20

@@ -13,18 +13,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from langmem_adapters.protocols import Item
 from langmem_adapters.stores.sqlite_namespaces import key_bounds
 
-__all__ = [
-    "DATA",
-    "MAX_KEYS",
-    "delete_inline",
-    "delete_separate",
-    "inline_values",
-    "lookup_statement",
-    "put",
-    "read",
-    "read_all",
-]
-
 DATA, VALUE = "CAST(data AS BLOB)", "CAST(value AS BLOB)"
 """The columns, as bytes: a database editor, and SQLite's own ``replace``, leave text in them."""
 

@@ -22,8 +22,6 @@ from langmem_adapters.experience.policies import Serializer
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.validation import call_user_code
 
-__all__ = ["Arguments"]
-
 _OWNER_NAMES = ("self", "cls")
 
 

@@ -15,8 +15,6 @@ from pydantic.fields import FieldInfo
 
 from langmem_adapters.experience.functions.naming import closure_contents
 
-__all__ = ["begins_empty", "is_never_read", "is_record_of_calls"]
-
 # The methods in which a model of LangChain is asked, then those of LlamaIndex.
 _ASKING_METHODS = (
     *("_generate", "_agenerate", "_stream", "_astream", "_call", "_acall"),

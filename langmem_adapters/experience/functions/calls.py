@@ -31,8 +31,6 @@ from langmem_adapters.sharing import Shared
 from langmem_adapters.validation import call_user_code
 from langmem_adapters.warn_once import warn_of_outage
 
-__all__ = ["Calls"]
-
 _log = logging.getLogger("langmem_adapters")
 
 

@@ -13,8 +13,6 @@ from pydantic import BaseModel
 
 from langmem_adapters.views import Figures, Listing
 
-__all__ = ["ATOMS", "attributes_of", "class_of", "fields_of", "first_changed_type", "is_same"]
-
 ATOMS = frozenset({str, int, float, bool, bytes, type(None)})  # types without parts
 _BUILTIN_CONTAINERS = frozenset({dict, list, tuple, deque})  # containers without attributes
 _VIEW_TYPES: dict[type, type] = {Listing: list, Figures: dict}

@@ -20,15 +20,6 @@ from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.experience.functions.values import MAIN_MODULES, data_fingerprints, identity, name_of
 from langmem_adapters.keys import fingerprint
 
-__all__ = [
-    "as_setting",
-    "cell_content",
-    "closure_contents",
-    "function_identity",
-    "has_stable_identity",
-    "is_complete",
-]
-
 _LAMBDA = "<lambda>"
 _MARIMO_PREFIX = "_cell_"  # of what is private in a cell, whose name tells the cell's place: another's after a move
 _NO_VALUE = "no value yet"
@@ -159,14 +150,10 @@ def _cells(function: types.FunctionType) -> Iterator[tuple[str, types.CellType]]
     """The closure variables of a function with their cells, without those that it assigns itself."""
     if not function.__code__.co_freevars:
         return iter(())
-    assigned = _assigned_variables(function.__code__)
+    instructions = dis.get_instructions(function.__code__)
+    assigned = {each.argval for each in instructions if each.opname == "STORE_DEREF"}
     cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
     return ((variable, cell) for variable, cell in cells if variable not in assigned)
-
-
-def _assigned_variables(code: types.CodeType) -> set[Any]:
-    """The closure variables that code assigns."""
-    return {each.argval for each in dis.get_instructions(code) if each.opname == "STORE_DEREF"}
 
 
 def cell_content(cell: types.CellType) -> Any:

@@ -17,8 +17,6 @@ from langmem_adapters.model import Experience, Metric
 from langmem_adapters.run_callbacks import outside_run
 from langmem_adapters.validation import check_count, check_function, check_on_error, check_sync_function
 
-__all__ = ["Invocation", "Rules", "request_argument"]
-
 
 @dataclass(frozen=True)
 class Rules:

@@ -24,8 +24,6 @@ from langmem_adapters.errors import SerializationError
 from langmem_adapters.experience.functions.equality import ATOMS, attributes_of, class_of, fields_of
 from langmem_adapters.keys import fingerprint
 
-__all__ = ["MAIN_MODULES", "StableSchema", "data_fingerprints", "identities_by_name", "identity", "name_of"]
-
 # The class of pydantic's own offsets. A global offset itself would crash an interpreter in dev mode when it exits.
 _PYDANTIC_ZONE = type(TypeAdapter(dt.datetime).validate_python("2000-01-01T00:00Z").tzinfo)
 _PLAIN_ZONES = (type(None), dt.timezone, _PYDANTIC_ZONE)  # the encoded time holds all of these

@@ -14,8 +14,6 @@ from langmem_adapters.experience.functions.calls import Calls
 from langmem_adapters.experience.functions.rules import Invocation
 from langmem_adapters.flow import arun, is_coroutine, run
 
-__all__ = ["wrap_function"]
-
 _MAX_STREAM_BYTES = 16_000_000  # bytes of a stream that are collected, if the pool has no max_bytes
 
 F = TypeVar("F", bound=Callable[..., Any])

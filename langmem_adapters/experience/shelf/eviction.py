@@ -7,14 +7,11 @@ first. Any process may do it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
 
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.experience.shelf.rows import BYTES, USED, Rows, is_used, parse_count
-from langmem_adapters.protocols import Item, Page
-
-__all__ = ["Evicted", "Eviction"]
+from langmem_adapters.protocols import Item
 
 Evicted = list[tuple[str, bytes]]
 """Keys and values of dropped entries."""
@@ -25,21 +22,10 @@ _SPARING_PASSES = 4  # passes in which used entries are spared
 _SLACK_DIVISOR = 128  # one extra entry is dropped for each so many of the bound, so that not every write has to evict
 
 
-class _Choice(NamedTuple):
-    """What to drop from the old end, and what to put back to the new end."""
-
-    drop: list[Item]
-    spare: list[Item]
-    values: dict[str, bytes]
-
-
 class Eviction:
     """Keeps a shelf within its bounds. Blocking; meant for a flow's steps.
 
-    Args:
-        rows: The entries.
-        max_entries, max_bytes: The bounds; None: unbounded.
-        worth: Returns the worth of an entry; None for one that is worthless, such as an expired one.
+    See :class:`~langmem_adapters.experience.shelf.shelf.Shelf` for the bounds and the ``worth``.
     """
 
     def __init__(
@@ -59,13 +45,15 @@ class Eviction:
         removed: list[Item] = []
         for pass_number in range(_MAX_PASSES):
             page = self._rows.store.scan(self._rows.namespace, limit=_PASS_SIZE, keys=[BYTES])
-            entries, size = self._excess(page)
+            entries = 0 if self._max_entries is None else page.total - self._max_entries
+            size = 0 if self._max_bytes is None else parse_count(page.values.get(BYTES)) - self._max_bytes
             if entries <= 0 and size <= 0:
                 break
             if self._max_entries is not None and entries > 0:
                 entries += min(_PASS_SIZE - 1, self._max_entries // _SLACK_DIVISOR)
-            choice = self._choose(page.items, entries, size, sparing=pass_number < _SPARING_PASSES)
-            removed += self._apply(choice, evicted)
+            items, values = self._rows.read_items(page.items)
+            drop, spare = self._choose(items, values, entries, size, sparing=pass_number < _SPARING_PASSES)
+            removed += self._apply(drop, spare, values, evicted)
         return removed
 
     def sweep(self, evicted: Evicted | None = None) -> list[Item]:
@@ -80,7 +68,7 @@ class Eviction:
             items, values = self._rows.read_items(items)
             drop = [item for item in items if self._is_droppable(values.get(item.id), ignore_worth=evicted is None)]
             if drop:
-                removed += self._apply(_Choice(drop, [], values), [] if evicted is None else evicted)
+                removed += self._apply(drop, [], values, [] if evicted is None else evicted)
             if len(drop) < _PASS_SIZE:
                 break
         return removed
@@ -88,13 +76,10 @@ class Eviction:
     def _is_droppable(self, data: bytes | None, *, ignore_worth: bool) -> bool:
         return data is None or (not ignore_worth and self._worth(data) is None)
 
-    def _excess(self, page: Page) -> tuple[int, int]:
-        entries = 0 if self._max_entries is None else page.total - self._max_entries
-        size = 0 if self._max_bytes is None else parse_count(page.values.get(BYTES)) - self._max_bytes
-        return entries, size
-
-    def _choose(self, items: Sequence[Item], entries: int, size: int, *, sparing: bool) -> _Choice:
-        items, values = self._rows.read_items(items)
+    def _choose(
+        self, items: Sequence[Item], values: Mapping[str, bytes], entries: int, size: int, *, sparing: bool
+    ) -> tuple[list[Item], list[Item]]:
+        """What to drop from the old end, and what to put back to the new end."""
         worths = {item.id: self._worth(values[item.id]) for item in items if item.id in values}
         spared = [item for item in items if sparing and is_used(item.id, values) and worths.get(item.id) is not None]
         drop = [item for item in items if worths.get(item.id) is None]  # expired, damaged, or deleted
@@ -103,10 +88,9 @@ class Eviction:
             if len(drop) >= entries and sum(len(values.get(item.id, b"")) for item in drop) >= size:
                 break
             drop.append(item)
-        return _Choice(drop, spared, values)
+        return drop, spared
 
-    def _apply(self, choice: _Choice, evicted: Evicted) -> list[Item]:
-        drop, spare, values = choice
+    def _apply(self, drop: list[Item], spare: list[Item], values: Mapping[str, bytes], evicted: Evicted) -> list[Item]:
         keys = [item.id for item in drop]
         is_applied = self._rows.change(
             keys,

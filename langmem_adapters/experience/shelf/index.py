@@ -29,21 +29,13 @@ from langmem_adapters.records.following import (
 )
 from langmem_adapters.records.level_search import LevelSearches, Read
 
-__all__ = ["ShelfIndex"]
-
 _WAIT_SECONDS = 0.1  # so that an entry put just now is found, if its text is embedded quickly
 _MAX_ATTEMPTS = 5  # attempts to forget entries while others change the index; after these, a search forgets them
 _log = logging.getLogger("langmem_adapters")
 
 
 class ShelfIndex:
-    """The search index of a shelf. Blocking; meant for a flow's steps.
-
-    Args:
-        rows: The entries.
-        index: The index that finds them.
-        text_of: Returns the text by which an entry is found; empty: it is not searchable.
-    """
+    """The search index of a shelf. Blocking; meant for a flow's steps. An entry without a text is not searchable."""
 
     def __init__(self, rows: Rows, index: Index, text_of: Callable[[bytes], str]) -> None:
         self.index = index

@@ -14,8 +14,6 @@ from typing import NamedTuple
 from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.keys import Namespace
 
-__all__ = ["StartMark", "outdate"]
-
 _MAX_REMOVALS = 10_000  # removals that are remembered; a result begun before all of them counts as outdated
 
 

@@ -17,8 +17,6 @@ from langmem_adapters.keys import Namespace
 from langmem_adapters.lru import LRU
 from langmem_adapters.validation import check_seconds
 
-__all__ = ["ReadCache", "ReadToken", "invalidate"]
-
 _MAX_ENTRIES = 1024  # the least recently used are dropped first
 _MAX_BYTES = 16 * 1024 * 1024
 
@@ -31,12 +29,9 @@ class ReadToken(NamedTuple):
 
 
 class ReadCache:
-    """The cached entries of one namespace. Thread-safe; a forked child begins with an empty cache.
+    """The cached entries of one namespace, no older than ``seconds`` by a monotonic clock.
 
-    Args:
-        namespace: The namespace of the entries.
-        seconds: The greatest age of an entry.
-        clock: Returns monotonic seconds.
+    Thread-safe; a forked child begins with an empty cache.
     """
 
     def __init__(self, namespace: Namespace, seconds: float, *, clock: Callable[[], float]) -> None:

@@ -17,19 +17,11 @@ from langmem_adapters.keys import Namespace
 from langmem_adapters.protocols import Item, Store
 from langmem_adapters.records.paging import pages
 
-__all__ = ["BYTES", "TOMBSTONE", "USED", "Rows", "is_used", "parse_count"]
-
 USED, TOMBSTONE, BYTES = "used\0", "gone\0", "bytes\0"
 
 
 class Rows:
-    """The rows of a shelf in its store. Blocking; meant for a flow's steps.
-
-    Args:
-        store, namespace: Where the rows are.
-        bounded: Whether entries are marked as used.
-        counts_bytes: Whether the bytes of entries are counted.
-    """
+    """The rows of a shelf in its store. Blocking; meant for a flow's steps. If ``bounded``, it marks used entries."""
 
     def __init__(self, store: Store, namespace: Namespace, *, bounded: bool, counts_bytes: bool) -> None:
         self.store = store

@@ -29,8 +29,6 @@ from langmem_adapters.flow import arun, run
 from langmem_adapters.model import Experience
 from langmem_adapters.sharing import Shared
 
-__all__ = ["CachedModel", "Recording", "SingleFlightAnswers", "StoredAnswers", "opened_again"]
-
 A = TypeVar("A")
 M = TypeVar("M", bound="CachedModel")
 
@@ -108,14 +106,7 @@ async def _to_async(pieces: Iterator[Any]) -> AsyncIterator[Any]:
 class SingleFlightAnswers(Shared):
     """Serves and keeps the answers of a host's model in a pool, with single flight.
 
-    Args:
-        pool: Where the answers are kept.
-        request: The class of requests: a named tuple with a ``key``.
-        rules: The policies for the calls.
-        responses: Converts answers to experiences and back.
-        calls: The class of the calls.
-        counts: Counts that are shared with others; None: its own.
-        options: Further arguments of the calls.
+    ``request`` is the class of requests: a named tuple with a ``key``. ``options`` are further arguments of ``calls``.
     """
 
     _recording: type[Recording]
@@ -138,6 +129,7 @@ class SingleFlightAnswers(Shared):
         self._calls = calls(
             lambda: pool, rules=rules, arguments=arguments, responses=responses, counts=self._counts, **options
         )
+        self.scoring = self._calls.scoring
 
     def invoke(self, request: Any, ask: Callable[[Any], A], convert: Callable[[Any], A]) -> A:
         """The model's answer to a request, or what ``convert`` returns for a kept answer.
@@ -260,20 +252,12 @@ class SingleFlightAnswers(Shared):
         requests without a key; bypassed: calls without a tenant; scored; unscored: the scorer failed or was too slow.
         """
         counts: dict[str, Any] = {name: self._counts[name] for name in _COUNT_NAMES}
-        return views.Figures({**self.pool.stats(), **counts, **self._calls.scoring.stats()}, title="Cached answers")
-
-    def flush(self) -> None:
-        """Wait for the scores that are being made in the background."""
-        self._calls.scoring.flush()
-
-    async def aflush(self) -> None:
-        """:meth:`flush`, without blocking the event loop; also waits for scores that are made on it."""
-        await self._calls.scoring.aflush()
+        return views.Figures({**self.pool.stats(), **counts, **self.scoring.stats()}, title="Cached answers")
 
     def count_unkeyed(self, error: SerializationError) -> None:
         """Count a request that can have no key, and log a warning."""
         self._counts.add("unkeyed")
-        self._calls.scoring.warn("requests without a key bypass the cache", error)
+        self.scoring.warn("requests without a key bypass the cache", error)
 
     @staticmethod
     def _note_reader(call: Invocation, thread: threading.Thread | None, *, is_started: bool = True) -> None:
@@ -329,11 +313,11 @@ class CachedModel(Switches):
 
     def flush(self) -> None:
         """Wait for the scores that are being made in the background."""
-        self._answers.flush()
+        self._answers.scoring.flush()
 
     async def aflush(self) -> None:
         """:meth:`flush`, without blocking the event loop; also waits for scores that are made on it."""
-        await self._answers.aflush()
+        await self._answers.scoring.aflush()
 
     def _model_html(self, wrapped: object) -> str:
         return views.render_safely(

@@ -20,8 +20,6 @@ from langmem_adapters.experience.shelf.invalidation import StartMark
 from langmem_adapters.experience.single_flight.leases import Lease, block_or_await
 from langmem_adapters.flow import Flow
 
-__all__ = ["Flight", "Flights", "is_led_here"]
-
 _POLL_SECONDS = 0.25  # between two looks at a call; in this time, a stream's reader must begin to read it
 _EXIT_RELEASE_SECONDS = 2.0  # after these, a process that exits no longer gives leases back
 _MAX_READ_GAP_SECONDS = 3.0  # that a reader may take between two pieces of a stream

@@ -14,8 +14,6 @@ from langmem_adapters.flow import Flow, Step, has_loop, step
 from langmem_adapters.keys import Namespace
 from langmem_adapters.protocols import Store
 
-__all__ = ["Lease", "Leases", "block_or_await"]
-
 _FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.01, 0.25  # between two tries
 _ABANDONED_KEY = "\0abandoned"  # of a value beside the leases, with a lease in each line
 _MAX_ABANDONED = 32  # the latest, as their followers look within a moment
@@ -32,12 +30,8 @@ class Lease(NamedTuple):
 class Leases:
     """Leases of a pool's keys, kept beside the pool. A lease that is not given back ends after ``seconds``.
 
-    Args:
-        store, namespace: Where the leases are. The namespace expires when no lease has been taken for long.
-        seconds: How long a lease lasts.
-        clock: Returns Unix seconds; the clocks of several machines should agree.
-        sleep: Blocks for some seconds. With the default, async callers wait on their event loop instead.
-        new_id: Returns ids.
+    The namespace expires when no lease has been taken for long. ``clock`` returns Unix seconds; the clocks of several
+    machines should agree. With the default ``sleep``, async callers wait on their event loop instead.
     """
 
     def __init__(

@@ -14,8 +14,6 @@ from langmem_adapters.lru import LRU
 from langmem_adapters.sharing import Shared
 from langmem_adapters.validation import check_sync_function, id_text
 
-__all__ = ["Tenant", "Tenants"]
-
 Tenant: TypeAlias = str | ContextVar[Any] | Callable[[], object]
 """An id; or a context variable or function that returns the id of the tenant that is being served.
 
