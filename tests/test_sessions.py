@@ -223,15 +223,25 @@ def test_a_session_and_those_of_its_subagents_are_deleted_together(
 
 def test_an_imported_session_is_read_once_before_it_is_written(distant: tuple[RedisStore, RoundTrips]) -> None:
     store, door = distant
-    brain = BrainMemory(MemoryStore(), "s", user="ada")
+    brain = BrainMemory(MemoryStore(), "s", user="ada", model=lambda _: "They spoke of a bike.", archive=False)
     brain.add_talk("Hello")
     brain.set_title("Greetings")
-    lines = list(Sessions(brain.store, user="ada").export())
-    before = door.count
-    assert Sessions(store, user="ada").import_(lines) == 1
-    # its values and its log, the title, what has left by now, the message (each write reads its guard), and its place
-    assert door.count - before == 2 + 2 + 1 + 2 + 1
-    assert list(Sessions(store, user="ada").export()) == lines
+
+    def trips() -> int:
+        lines = list(Sessions(brain.store, user="ada").export())
+        before = door.count
+        assert Sessions(store, user="ada").import_(lines) == 1
+        count = door.count - before
+        assert list(Sessions(store, user="ada").export()) == lines
+        return count
+
+    # its values and its log, then the title and the message (each write reads its guard), and the message's place
+    assert trips() == 1 + 2 + 2 + 1
+    brain.add_talk("Where is my bike?")
+    brain.summarize(keep=1)
+    store.clear(brain_namespace(brain.scope))
+    # also what has left by now, and for the summary whether there is one, what it would hide, and the write
+    assert trips() == 1 + 2 + 1 + 2 + 1 + 1 + 1 + 2
 
 
 def test_limits(any_store: Store) -> None:
