@@ -781,7 +781,7 @@ def ends(store: Any, namespace: tuple[str, ...]) -> bool:
 
 @pytest.mark.parametrize("made", [False, True])
 def test_an_interrupted_migration_goes_on(made: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("PAGE_SIZE", "_FIRST_PAGE_SIZE"):
+    for name in ("PAGE_SIZE", "FIRST_PAGE_SIZE"):
         monkeypatch.setattr(paging, name, 2)
     clock = FakeClock()
     source = MemoryStore(clock=clock)
@@ -806,7 +806,7 @@ def test_an_interrupted_migration_goes_on(made: bool, monkeypatch: pytest.Monkey
 
 
 def test_what_has_grown_since_it_was_copied_is_added_to(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("PAGE_SIZE", "_FIRST_PAGE_SIZE"):
+    for name in ("PAGE_SIZE", "FIRST_PAGE_SIZE"):
         monkeypatch.setattr(paging, name, 2)
     source, target = MemoryStore(), MemoryStore()
     log = [(id_, b"data") for id_ in "abcdefg"]

@@ -393,6 +393,17 @@ def test_an_export_reads_each_session_once(any_store: Store) -> None:
     assert counting.calls == 1 + 25 * 3  # the list; then the values, the log, and the values after it
 
 
+def test_short_sessions_are_exported_side_by_side(distant: tuple[RedisStore, RoundTrips]) -> None:
+    store, door = distant
+    for n in range(24):
+        BrainMemory(store, f"s{n}").add_messages([Message(role="user", content=str(m)) for m in range(n + 1)])
+    before = door.count
+    lines = [json.loads(line) for line in Sessions(store).export()]
+    # the list; of four, and of all others, the values, the log and again the values; of five more of the log
+    assert door.count - before == 2 + 3 + 3 + 5 * 2
+    assert [line["session"] for line in lines] == [f"s{n}" for n in range(24) for _ in range(n + 2)]
+
+
 @pytest.mark.parametrize("face", ["export", "aexport"])
 async def test_of_a_session_of_pictures_an_export_holds_few_at_a_time(face: str, tmp_path: Path) -> None:
     store = SQLiteStore(tmp_path / "s.db")
@@ -571,7 +582,7 @@ async def test_a5_an_export_is_the_same_without_blocking_the_loop(any_store: Sto
 
 def test_what_is_summarised_while_a_session_is_exported_is_told_in_the_export(any_store: Store) -> None:
     brain = BrainMemory(any_store, "s", model=lambda _: "They spoke of a bike.", archive=False)
-    brain.add_messages([Message(role="user", content=f"number {n}") for n in range(5)])
+    brain.add_messages([Message(role="user", content=f"number {n}") for n in range(25)])
     sessions = Sessions(any_store)
     lines = sessions.export()
     begun = next(lines)
@@ -580,7 +591,7 @@ def test_what_is_summarised_while_a_session_is_exported_is_told_in_the_export(an
     Sessions(any_store, user="ada").import_(whole)
     there = BrainMemory(any_store, "s", user="ada")
     assert (summary := there.get_summary()) is not None
-    assert (summary.text, [message.text for message in there.messages()]) == ("They spoke of a bike.", ["number 4"])
+    assert (summary.text, there.messages()[-1].text) == ("They spoke of a bike.", "number 24")
     assert [json.loads(line)["type"] for line in sessions.export()] == ["session", "message"]  # where nothing changes
 
 

@@ -7,26 +7,50 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
+from typing import TypeVar
 
+from langmem_adapters.concurrency.workers import MAX_BATCH
+from langmem_adapters.flow import Flow, gather, run
 from langmem_adapters.keys import Namespace
 from langmem_adapters.protocols import Item, Store
 
-__all__ = ["PAGE_SIZE", "pages", "values_of", "values_under"]
+__all__ = ["FIRST_PAGE_SIZE", "PAGE_SIZE", "pages", "side_by_side", "values_of", "values_under"]
 
 PAGE_SIZE = 500
-_FIRST_PAGE_SIZE = 20  # before it is known how large they are
+FIRST_PAGE_SIZE = 20  # before it is known how large they are
 _PAGE_BYTES = 4_000_000
+_FIRST_TOGETHER = 4  # namespaces that are read side by side, before it is known how much is in them
+
+N = TypeVar("N")
+T = TypeVar("T")
 
 
-def pages(store: Store, namespace: Namespace, *, after: int = 0) -> Iterator[list[Item]]:
-    """Yield the log's pages."""
-    size = _FIRST_PAGE_SIZE
-    while items := store.scan(namespace, after=after, limit=size).items:
+def pages(
+    store: Store, namespace: Namespace, *, after: int = 0, items: list[Item] | None = None
+) -> Iterator[list[Item]]:
+    """Yield the log's pages; ``items`` is the first one, if it has been read."""
+    size = FIRST_PAGE_SIZE
+    if items is None:
+        items = store.scan(namespace, after=after, limit=size).items
+    while items:
         yield items
         if len(items) < size:
             return
         after = items[-1].seq
         size = _next_size(len(items), sum(len(item.data) for item in items))
+        items = store.scan(namespace, after=after, limit=size).items
+
+
+def side_by_side(read: Callable[[N], Flow[tuple[T, int]]], names: Iterable[N]) -> Iterator[tuple[N, T]]:
+    """Yield each name with what a flow reads of it, which also returns how many bytes it has read.
+
+    Several are read together, fewer if those before had many bytes.
+    """
+    rest, count = iter(names), _FIRST_TOGETHER
+    while together := list(islice(rest, count)):
+        found = run(gather(map(read, together)))
+        count = min(MAX_BATCH, _next_size(count, sum(size for _, size in found)))
+        yield from zip(together, (result for result, _ in found), strict=True)
 
 
 def values_of(
@@ -46,7 +70,7 @@ def values_of(
 
 def values_under(get: Callable[[Sequence[str]], dict[str, bytes]], keys: Iterable[str]) -> Iterator[tuple[str, bytes]]:
     """Yield those of these keys that have a value, with it, reading some at a time."""
-    rest, size = iter(keys), _FIRST_PAGE_SIZE
+    rest, size = iter(keys), FIRST_PAGE_SIZE
     while part := list(islice(rest, size)):
         values = get(part)
         yield from ((key, values[key]) for key in part if key in values)
