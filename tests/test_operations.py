@@ -446,6 +446,23 @@ def test_a_page_that_is_not_full_is_the_last_that_pruning_reads(distant: tuple[R
     assert trips(1) - nothing_old == 1 + 2  # there is a row: its child is looked at, and removed under a watch
 
 
+def test_short_sessions_are_examined_side_by_side(distant: tuple[RedisStore, RoundTrips]) -> None:
+    redis_store, door = distant
+
+    def trips(sessions: int) -> int:
+        for n in range(sessions):
+            BrainMemory(redis_store, f"s{n}").add_talk("Hello.")
+        before = door.count
+        findings = Checkup(redis_store).examine()
+        count = door.count - before
+        entries = sum(redis_store.scan(namespace, limit=0).total for namespace in redis_store.namespaces())
+        assert Finding("ok", "entries", f"{entries} were checked") in findings
+        return count
+
+    assert trips(1) == (few := trips(4))
+    assert trips(4 + 64) == few + 2  # the logs and the values of all after the first four
+
+
 @pytest.mark.parametrize("dry_run", [True, False])
 def test_what_is_exactly_that_old_stays(store: Any, clock: FakeClock, dry_run: bool) -> None:
     for session in ("", "-", "s", "~"):

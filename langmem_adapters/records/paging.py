@@ -54,14 +54,21 @@ def side_by_side(read: Callable[[N], Flow[tuple[T, int]]], names: Iterable[N]) -
 
 
 def values_of(
-    store: Store, namespace: Namespace, keys_of: Callable[[Sequence[Item]], Sequence[str]]
+    store: Store,
+    namespace: Namespace,
+    keys_of: Callable[[Sequence[Item]], Sequence[str]],
+    *,
+    items: list[Item] | None = None,
 ) -> Iterator[tuple[str, bytes]]:
-    """Yield the keys that ``keys_of`` finds in the log, with their values: each once, where it is first named."""
+    """Yield the keys that ``keys_of`` finds in the log, with their values: each once, where it is first named.
+
+    ``items`` as in :func:`pages`.
+    """
     seen: set[str] = set()
 
     def new_keys() -> Iterator[str]:
-        for items in pages(store, namespace):
-            keys = [key for key in keys_of(items) if key not in seen]
+        for page in pages(store, namespace, items=items):
+            keys = [key for key in keys_of(page) if key not in seen]
             seen.update(keys)
             yield from keys
 
