@@ -463,6 +463,29 @@ def test_short_sessions_are_examined_side_by_side(distant: tuple[RedisStore, Rou
     assert trips(4 + 64) == few + 2  # the logs and the values of all after the first four
 
 
+@pytest.mark.parametrize(("is_target", "each_group"), [(True, 10), (False, 8)], ids=["into it", "from it"])
+def test_short_sessions_are_migrated_side_by_side(
+    distant: tuple[RedisStore, RoundTrips], is_target: bool, each_group: int
+) -> None:
+    redis_store, door = distant
+
+    def trips(sessions: int) -> int:
+        source, target = MemoryStore(), redis_store
+        if not is_target:
+            source, target = target, source  # type: ignore[assignment]
+        for n in range(sessions):
+            BrainMemory(source, f"s{n}").add_talk("Hello.")
+        before = door.count
+        assert Migration(source, target).run().copied == sessions
+        count = door.count - before
+        for n in range(sessions):
+            redis_store.clear(("brain", "", "", f"s{n}"))
+        return count
+
+    assert trips(2) == (few := trips(16))
+    assert trips(3 * 16) == few + 2 * each_group
+
+
 @pytest.mark.parametrize("dry_run", [True, False])
 def test_what_is_exactly_that_old_stays(store: Any, clock: FakeClock, dry_run: bool) -> None:
     for session in ("", "-", "s", "~"):

@@ -10,11 +10,11 @@ from itertools import islice
 from typing import TypeVar
 
 from langmem_adapters.concurrency.workers import MAX_BATCH
-from langmem_adapters.flow import Flow, gather, run
+from langmem_adapters.flow import Flow, gather, run, step
 from langmem_adapters.keys import Namespace
 from langmem_adapters.protocols import Item, Store
 
-__all__ = ["FIRST_PAGE_SIZE", "PAGE_SIZE", "pages", "side_by_side", "values_of", "values_under"]
+__all__ = ["FIRST_PAGE_SIZE", "PAGE_SIZE", "LogReader", "pages", "side_by_side", "values_of", "values_under"]
 
 PAGE_SIZE = 500
 FIRST_PAGE_SIZE = 20  # before it is known how large they are
@@ -25,20 +25,41 @@ N = TypeVar("N")
 T = TypeVar("T")
 
 
+class LogReader:
+    """Reads a log page by page, within a flow."""
+
+    def __init__(self, store: Store, namespace: Namespace, *, after: int = 0) -> None:
+        self._store = store
+        self._namespace = namespace
+        self._after = after
+        self._size = FIRST_PAGE_SIZE
+
+    def next_page(self) -> Flow[list[Item]]:
+        """The next page; empty at the end."""
+        if not self._size:
+            return []
+        page = yield from step(self._store.scan, self._namespace, after=self._after, limit=self._size)
+        return self.note(page.items)
+
+    def note(self, items: list[Item]) -> list[Item]:
+        """Note what has been read; returns it."""
+        if len(items) < self._size:
+            self._size = 0
+        else:
+            self._after = items[-1].seq
+            self._size = _next_size(len(items), sum(len(item.data) for item in items))
+        return items
+
+
 def pages(
     store: Store, namespace: Namespace, *, after: int = 0, items: list[Item] | None = None
 ) -> Iterator[list[Item]]:
     """Yield the log's pages; ``items`` is the first one, if it has been read."""
-    size = FIRST_PAGE_SIZE
-    if items is None:
-        items = store.scan(namespace, after=after, limit=size).items
+    log = LogReader(store, namespace, after=after)
+    items = run(log.next_page()) if items is None else log.note(items)
     while items:
         yield items
-        if len(items) < size:
-            return
-        after = items[-1].seq
-        size = _next_size(len(items), sum(len(item.data) for item in items))
-        items = store.scan(namespace, after=after, limit=size).items
+        items = run(log.next_page())
 
 
 def side_by_side(read: Callable[[N], Flow[tuple[T, int]]], names: Iterable[N]) -> Iterator[tuple[N, T]]:
