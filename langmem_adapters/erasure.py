@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import chain
@@ -21,7 +21,7 @@ from langmem_adapters.errors import ConfigurationError, LangmemError, SearchErro
 from langmem_adapters.experience.shelf.invalidation import outdate
 from langmem_adapters.experience.shelf.read_cache import invalidate
 from langmem_adapters.files.scrubbing import can_list_namespaces, is_damaged, namespaces_in, scrub
-from langmem_adapters.flow import Flow, arun, run, step
+from langmem_adapters.flow import Flow, arun, gather, run, step
 from langmem_adapters.inspection import unwrap
 from langmem_adapters.keys import Namespace, encode_namespace
 from langmem_adapters.protocols import Index, Store
@@ -49,6 +49,7 @@ _KINDS = ("brain", "working", "longterm", "experience")
 _LANGGRAPH_KIND = "langgraph"
 _JOURNAL_KIND = "migration"
 _MAX_PASSES = 4
+_MAX_AT_ONCE = 16  # namespaces whose values are in memory together
 _DATA_RETURNS_MESSAGE = "its data comes back: an index that holds it was not given, or a writer goes on"
 _log = logging.getLogger("langmem_adapters")
 
@@ -236,16 +237,16 @@ class _Erasure:
             if not can_list_namespaces(index):
                 self._clear_index(index, prefix)  # the store may no longer know of what it holds
         if prefix[0] != _LANGGRAPH_KIND:  # there, an item that has just come would go without its branch of the tree
-            self._clear_stored(prefix)
+            run(self._clear_stored(prefix))
         parents = {each[:-1] for each in (prefix, *self._deleted) if each[: len(prefix)] == prefix}
         for parent in {prefix, *parents}:
             self.store.recent(parent)  # in Redis, this removes expired children from the list of children
 
-    def _clear_stored(self, namespace: Namespace) -> None:
+    def _clear_stored(self, namespace: Namespace) -> Flow[None]:
         """Delete a namespace from the store, and from this process's read cache."""
         outdate(namespace)
         try:
-            self.store.clear(namespace)
+            yield from step(self.store.clear, namespace)
         finally:
             invalidate(namespace)
 
@@ -257,9 +258,7 @@ class _Erasure:
         listed = {index: self._list(index, prefix) for index in self._sound_indexes() if can_list_namespaces(index)}
         indexed = namespaces_in(self.store, prefix, kind="index").union(*listed.values())
         namespaces = {namespace for namespace in self._stored(prefix) | indexed if is_chosen(namespace)}
-        for namespace in sorted(namespaces):
-            holders = [index for index in self._sound_indexes() if index not in listed or namespace in listed[index]]
-            self._clear_namespace(namespace, holders, is_listed=any(index in listed for index in holders))
+        run(gather((self._clear_namespace(each, listed) for each in sorted(namespaces)), at_once=_MAX_AT_ONCE))
         self._deleted |= namespaces
         return bool(namespaces)
 
@@ -277,24 +276,25 @@ class _Erasure:
             return cast("Iterator[Namespace]", list_naming(self._user))
         return chain.from_iterable(map(self.store.namespaces, (*self.roots[: len(_KINDS)], self._root)))
 
-    def _clear_namespace(self, namespace: Namespace, indexes: Sequence[Index], *, is_listed: bool) -> None:
+    def _clear_namespace(self, namespace: Namespace, listed: Mapping[Index, set[Namespace]]) -> Flow[None]:
         """Delete a namespace: from the store last, so that it is found again if an index fails.
 
         A running search may index it again in between. Only a listed index would show that; any other is cleared twice.
         """
         try:
-            counts = count_entries(self.store, namespace)
+            counts = yield from count_entries(self.store, namespace)
         except StoreUnavailable:
             raise
         except StoreError:  # what cannot be read, goes all the same
             counts = Counter()
+        indexes = [index for index in self._sound_indexes() if index not in listed or namespace in listed[index]]
         for index in indexes:
             self._clear_index(index, namespace)
-        self._clear_stored(namespace)
+        yield from self._clear_stored(namespace)
         for index in indexes:
             if not can_list_namespaces(index):
                 self._clear_index(index, namespace)
-        counts["indexed"] = int(is_listed)
+        counts["indexed"] = int(any(index in listed for index in indexes))
         self.counts.update(counts)
         for place, number in counts.items():
             if self._report is not None and number:

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
 
 from langmem_adapters.conversation.log import ARCHIVE
 from langmem_adapters.conversation.session import KNOWLEDGE
 from langmem_adapters.conversation.stored_summary import SUMMARY
-from langmem_adapters.flow import Flow, gather, run, step
+from langmem_adapters.flow import Flow, step
 from langmem_adapters.keys import Namespace
 from langmem_adapters.protocols import Store
 
 _POOL_LENGTH = 4  # parts of a pool's namespace
 
 
-def count_entries(store: Store, namespace: Namespace) -> Counter[str]:
+def count_entries(store: Store, namespace: Namespace) -> Flow[Counter[str]]:
     """Count what a namespace of the store holds, by keys alone, since values may be encrypted."""
     kind = namespace[0]
-    reads: list[Flow[Any]] = [step(store.scan, namespace, limit=0), step(store.get, namespace)]
-    (_, total, _), keys = run(gather(reads))
     if kind == "working":
-        return Counter(working=total)
+        return Counter(working=(yield from step(store.scan, namespace, limit=0)).total)
+    keys = [*(yield from step(store.get, namespace))]  # without the values, as several namespaces are read at once
     if kind == "longterm":
         return Counter(memories=sum("\0" not in key for key in keys))  # keys with a NUL are marks
     if kind == "experience":
@@ -33,6 +31,7 @@ def count_entries(store: Store, namespace: Namespace) -> Counter[str]:
     if kind == "langgraph":
         # The keys of items are encoded names, which end in a slash; beside them is a census. The tree has no items.
         return Counter(items=sum(namespace[2] == "items" and key.endswith("/") for key in keys))
+    total = (yield from step(store.scan, namespace, limit=0)).total
     return Counter(
         sessions=int(bool(total or keys)),
         messages=total + sum(key.startswith(ARCHIVE) for key in keys),

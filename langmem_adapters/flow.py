@@ -154,13 +154,14 @@ def blocking(flow: Callable[Concatenate[S, P], Flow[T]]) -> Callable[Concatenate
     return cast("Callable[Concatenate[S, P], T]", method)
 
 
-def gather(flows: Iterable[Flow[T]]) -> Flow[list[T]]:
+def gather(flows: Iterable[Flow[T]], *, at_once: int = MAX_BATCH) -> Flow[list[T]]:
     """The results of independent flows, whose questions to one pipeline go there together, 64 in one exchange.
 
-    An error of one of them is raised at once; then those that have not ended do not go on.
+    ``at_once`` allows fewer, where answers are large. An error of one of them is raised immediately; then those that
+    have not ended do not go on.
     """
     remaining, results = iter(flows), list[T]()
-    while branches := [_Branch(flow) for flow in islice(remaining, MAX_BATCH)]:
+    while branches := [_Branch(flow) for flow in islice(remaining, at_once)]:
         try:
             for branch in branches:
                 yield from branch.advance()

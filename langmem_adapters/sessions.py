@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable
 from contextlib import suppress
 from functools import partial
 from itertools import islice
@@ -12,8 +12,9 @@ from typing import NamedTuple, cast
 
 from langmem_adapters import views
 from langmem_adapters.codec import decode, encode
-from langmem_adapters.conversation.export_lines import VERSION, Line, dump, is_valid_value, load, parse_lines
-from langmem_adapters.conversation.log import CREATED, GENERATION, brain_namespace
+from langmem_adapters.conversation.export import exported_lines
+from langmem_adapters.conversation.export_lines import Line, dump, is_valid_value, parse_lines
+from langmem_adapters.conversation.log import CREATED, brain_namespace
 from langmem_adapters.conversation.merging import Merge
 from langmem_adapters.conversation.session import TITLE, read_title
 from langmem_adapters.errors import ConfigurationError, Conflict, NotSealed, SerializationError
@@ -24,7 +25,6 @@ from langmem_adapters.longterm import longterm_namespace
 from langmem_adapters.model import Message, Scope, SessionInfo, salvage
 from langmem_adapters.progress import Progress, advancing
 from langmem_adapters.protocols import Listed, Page, Store
-from langmem_adapters.records.paging import pages
 from langmem_adapters.sharing import Shared
 from langmem_adapters.validation import check_integer, check_store, check_sync_functions, check_text, checked_scope
 from langmem_adapters.warn_once import warn_of_damage
@@ -135,12 +135,12 @@ class Sessions(Shared):
         names.reverse()  # oldest activity first, so that an import restores the same order
         total = None
         if progress is not False:
-            total = sum(1 + self.store.scan(self._namespace(name), limit=0).total for name in names)
+            logs = run(gather(step(self.store.scan, self._namespace(name), limit=0) for name in names))
+            total = sum(1 + log.total for log in logs)
         with advancing(progress, "exporting", total, "lines") as advance:
-            for name in names:
-                for line in self._export_lines(name):
-                    advance(1)
-                    yield dump(line) + b"\n"
+            for line in exported_lines(self.store, map(self._namespace, names)):
+                advance(1)
+                yield dump(line) + b"\n"
 
     async def aexport(self, session: str | None = None, *, progress: Progress = False) -> AsyncGenerator[bytes, None]:
         """:meth:`export`, without blocking the event loop."""
@@ -282,28 +282,6 @@ class Sessions(Shared):
         for namespace in namespaces:
             yield from step(self.store.clear, namespace)
 
-    def _export_lines(self, session: str) -> Iterator[Line]:
-        values = self._exported_values(session)
-        yield _session_line(session, values)
-        for items in pages(self.store, self._namespace(session)):
-            for item in items:
-                message = salvage(item.data, f"log entry {item.seq}")
-                if message is not None:
-                    message_data = load(message.to_bytes())
-                    yield {"v": VERSION, "type": "message", "session": session, "message": message_data}
-        values_now = self._exported_values(session)
-        if values_now != values:  # what left the log meanwhile is in its archive or summary
-            yield _session_line(session, values_now)
-
-    def _exported_values(self, session: str) -> dict[str, bytes]:
-        namespace = self._namespace(session)
-        try:
-            values = self.store.get(namespace)
-        except NotSealed as damage:  # one damaged session must not fail the others
-            warn_of_damage(namespace, f"title, summary and knowledge of a session are left out: {damage}")
-            return {}
-        return {key: data for key, data in sorted(values.items()) if key not in {GENERATION, EXPIRES}}
-
     def import_flow(self, given: Iterable[bytes | str], progress: Progress = False) -> Flow[ImportResult]:
         """:meth:`import_`, as a part of a larger flow."""
         merges = yield from step(self._read_import, given)
@@ -334,8 +312,3 @@ def _creation_time(page: Page) -> float | None:
         return cast("float | None", decode(created))
     first = salvage(page.items[0].data, "the first message") if page.items else None
     return None if first is None else first.created_at
-
-
-def _session_line(session: str, values: Mapping[str, bytes]) -> Line:
-    valid_values = {key: load(data) for key, data in values.items() if is_valid_value(key, data)}
-    return {"v": VERSION, "type": "session", "session": session, "values": valid_values}

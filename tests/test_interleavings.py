@@ -151,11 +151,15 @@ def on(kind: str, deed: Deed) -> Callable[[Any], Any]:
 
 def kept(brain: BrainMemory) -> set[str]:
     """Whatever is kept of what was said, wherever it is."""
+    memories = brain.long_term.all() if brain.long_term else []
+    messages = [*brain.messages(), *(memory.message for memory in memories)]
+    return {message.text for message in messages} | archived(brain) | in_summary(brain)
+
+
+def archived(brain: BrainMemory) -> set[str]:
     values = brain.store.get(("brain", "", "", "monday"))
     found = [salvage(data, key) for key, data in values.items() if key.startswith(f"{ARCHIVE}")]
-    memories = brain.long_term.all() if brain.long_term else []
-    messages = [*brain.messages(), *(memory.message for memory in memories), *filter(None, found)]
-    return {message.text for message in messages} | in_summary(brain)
+    return {message.text for message in filter(None, found)}
 
 
 def in_summary(brain: BrainMemory) -> set[str]:
@@ -284,6 +288,25 @@ def test_an_imported_summary_hides_nothing_that_is_said_meanwhile() -> None:
         BrainMemory(store, "monday").add_messages([said("x1")])
 
     fits_an_order(lambda: begun("overflow"), [imports, adds], view)
+
+
+@pytest.mark.parametrize("count", [3, 21], ids=["read at once", "read by pages"])
+@pytest.mark.parametrize("deed", ["adds", "archives", "summarises"])
+def test_what_moves_while_a_session_is_exported_is_in_the_export_once(deed: str, count: int) -> None:
+    kind, names = "summary alone", [f"{'mno'[n // 10]}{n % 10}" for n in range(count)]
+
+    def exports(store: Any) -> list[bytes]:
+        return list(Sessions(store).export())
+
+    def check(outcome: Outcome) -> None:
+        store = begun(kind)
+        Sessions(store).import_(outcome.done()[0])
+        brain = conversation(store, kind)
+        assert kept(brain) - {"x1", "x2"} == {*names}
+        assert hidden(brain) == set()
+        assert archived(brain).isdisjoint(message.text for message in brain.messages())
+
+    explore(lambda: begun(kind, *names), [exports, on(kind, DEEDS[deed][0])], check)
 
 
 # --- the long-term memory of a user, and other places

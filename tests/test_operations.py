@@ -446,6 +446,46 @@ def test_a_page_that_is_not_full_is_the_last_that_pruning_reads(distant: tuple[R
     assert trips(1) - nothing_old == 1 + 2  # there is a row: its child is looked at, and removed under a watch
 
 
+def test_short_sessions_are_examined_side_by_side(distant: tuple[RedisStore, RoundTrips]) -> None:
+    redis_store, door = distant
+
+    def trips(sessions: int) -> int:
+        for n in range(sessions):
+            BrainMemory(redis_store, f"s{n}").add_talk("Hello.")
+        before = door.count
+        findings = Checkup(redis_store).examine()
+        count = door.count - before
+        entries = sum(redis_store.scan(namespace, limit=0).total for namespace in redis_store.namespaces())
+        assert Finding("ok", "entries", f"{entries} were checked") in findings
+        return count
+
+    assert trips(1) == (few := trips(4))
+    assert trips(4 + 64) == few + 2  # the logs and the values of all after the first four
+
+
+@pytest.mark.parametrize(("is_target", "each_group"), [(True, 10), (False, 8)], ids=["into it", "from it"])
+def test_short_sessions_are_migrated_side_by_side(
+    distant: tuple[RedisStore, RoundTrips], is_target: bool, each_group: int
+) -> None:
+    redis_store, door = distant
+
+    def trips(sessions: int) -> int:
+        source, target = MemoryStore(), redis_store
+        if not is_target:
+            source, target = target, source  # type: ignore[assignment]
+        for n in range(sessions):
+            BrainMemory(source, f"s{n}").add_talk("Hello.")
+        before = door.count
+        assert Migration(source, target).run().copied == sessions
+        count = door.count - before
+        for n in range(sessions):
+            redis_store.clear(("brain", "", "", f"s{n}"))
+        return count
+
+    assert trips(2) == (few := trips(16))
+    assert trips(3 * 16) == few + 2 * each_group
+
+
 @pytest.mark.parametrize("dry_run", [True, False])
 def test_what_is_exactly_that_old_stays(store: Any, clock: FakeClock, dry_run: bool) -> None:
     for session in ("", "-", "s", "~"):
@@ -781,7 +821,7 @@ def ends(store: Any, namespace: tuple[str, ...]) -> bool:
 
 @pytest.mark.parametrize("made", [False, True])
 def test_an_interrupted_migration_goes_on(made: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("PAGE_SIZE", "_FIRST_PAGE_SIZE"):
+    for name in ("PAGE_SIZE", "FIRST_PAGE_SIZE"):
         monkeypatch.setattr(paging, name, 2)
     clock = FakeClock()
     source = MemoryStore(clock=clock)
@@ -806,7 +846,7 @@ def test_an_interrupted_migration_goes_on(made: bool, monkeypatch: pytest.Monkey
 
 
 def test_what_has_grown_since_it_was_copied_is_added_to(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("PAGE_SIZE", "_FIRST_PAGE_SIZE"):
+    for name in ("PAGE_SIZE", "FIRST_PAGE_SIZE"):
         monkeypatch.setattr(paging, name, 2)
     source, target = MemoryStore(), MemoryStore()
     log = [(id_, b"data") for id_ in "abcdefg"]

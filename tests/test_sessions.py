@@ -223,15 +223,25 @@ def test_a_session_and_those_of_its_subagents_are_deleted_together(
 
 def test_an_imported_session_is_read_once_before_it_is_written(distant: tuple[RedisStore, RoundTrips]) -> None:
     store, door = distant
-    brain = BrainMemory(MemoryStore(), "s", user="ada")
+    brain = BrainMemory(MemoryStore(), "s", user="ada", model=lambda _: "They spoke of a bike.", archive=False)
     brain.add_talk("Hello")
     brain.set_title("Greetings")
-    lines = list(Sessions(brain.store, user="ada").export())
-    before = door.count
-    assert Sessions(store, user="ada").import_(lines) == 1
-    # its values and its log, the title, what has left by now, the message (each write reads its guard), and its place
-    assert door.count - before == 2 + 2 + 1 + 2 + 1
-    assert list(Sessions(store, user="ada").export()) == lines
+
+    def trips() -> int:
+        lines = list(Sessions(brain.store, user="ada").export())
+        before = door.count
+        assert Sessions(store, user="ada").import_(lines) == 1
+        count = door.count - before
+        assert list(Sessions(store, user="ada").export()) == lines
+        return count
+
+    # its values and its log, then the title and the message (each write reads its guard), and the message's place
+    assert trips() == 1 + 2 + 2 + 1
+    brain.add_talk("Where is my bike?")
+    brain.summarize(keep=1)
+    store.clear(brain_namespace(brain.scope))
+    # also what has left by now, and for the summary whether there is one, what it would hide, and the write
+    assert trips() == 1 + 2 + 1 + 2 + 1 + 1 + 1 + 2
 
 
 def test_limits(any_store: Store) -> None:
@@ -381,6 +391,17 @@ def test_an_export_reads_each_session_once(any_store: Store) -> None:
     lines = list(Sessions(cast("Store", counting)).export())
     assert len(lines) == 50
     assert counting.calls == 1 + 25 * 3  # the list; then the values, the log, and the values after it
+
+
+def test_short_sessions_are_exported_side_by_side(distant: tuple[RedisStore, RoundTrips]) -> None:
+    store, door = distant
+    for n in range(24):
+        BrainMemory(store, f"s{n}").add_messages([Message(role="user", content=str(m)) for m in range(n + 1)])
+    before = door.count
+    lines = [json.loads(line) for line in Sessions(store).export()]
+    # the list; of four, and of all others, the values, the log and again the values; of five more of the log
+    assert door.count - before == 2 + 3 + 3 + 5 * 2
+    assert [line["session"] for line in lines] == [f"s{n}" for n in range(24) for _ in range(n + 2)]
 
 
 @pytest.mark.parametrize("face", ["export", "aexport"])
@@ -561,7 +582,7 @@ async def test_a5_an_export_is_the_same_without_blocking_the_loop(any_store: Sto
 
 def test_what_is_summarised_while_a_session_is_exported_is_told_in_the_export(any_store: Store) -> None:
     brain = BrainMemory(any_store, "s", model=lambda _: "They spoke of a bike.", archive=False)
-    brain.add_messages([Message(role="user", content=f"number {n}") for n in range(5)])
+    brain.add_messages([Message(role="user", content=f"number {n}") for n in range(25)])
     sessions = Sessions(any_store)
     lines = sessions.export()
     begun = next(lines)
@@ -570,7 +591,7 @@ def test_what_is_summarised_while_a_session_is_exported_is_told_in_the_export(an
     Sessions(any_store, user="ada").import_(whole)
     there = BrainMemory(any_store, "s", user="ada")
     assert (summary := there.get_summary()) is not None
-    assert (summary.text, [message.text for message in there.messages()]) == ("They spoke of a bike.", ["number 4"])
+    assert (summary.text, there.messages()[-1].text) == ("They spoke of a bike.", "number 24")
     assert [json.loads(line)["type"] for line in sessions.export()] == ["session", "message"]  # where nothing changes
 
 

@@ -6,7 +6,7 @@ import json
 import logging
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from langmem_adapters.conversation.export_lines import Line, dump
 from langmem_adapters.conversation.log import ARCHIVED, CREATED, archived_ids, entry_id
@@ -15,7 +15,7 @@ from langmem_adapters.conversation.stored_summary import SUMMARY, last_covered_i
 from langmem_adapters.conversation.tombstones import DELETED, DEPARTED, content_id, have_been_deleted, have_departed
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.expiry import EXPIRES, ExpiringSession
-from langmem_adapters.flow import Flow, step
+from langmem_adapters.flow import Flow, gather, step
 from langmem_adapters.keys import Namespace
 from langmem_adapters.model import Message
 from langmem_adapters.protocols import Item, Store
@@ -71,19 +71,20 @@ class Merge:
 
     def write(self, advance: Callable[[int], object]) -> Flow[int]:
         """Write the lines; returns how many messages were new. ``advance`` is called with the number of lines done."""
-        values_before = yield from step(self._store.get, self._namespace)
         summary = self._values.pop(SUMMARY, None)
-        existing, _ = yield from self._read_existing(summary)
+        reads: list[Flow[Any]] = [step(self._store.get, self._namespace), self._read_existing(summary)]
+        values_before, (existing, _) = yield from gather(reads)
         self._renamed_ids = set(self._own_ids) if DEPARTED in values_before else set()
         marks = {key: self._values[key] for key in (DEPARTED, DELETED) if key in self._values}
         imported_marks = {key: data for key, data in marks.items() if values_before.get(key, data) == data}
         if self._session_lines:
             yield from self._put_missing(self._values, values_before, imported_marks)
             advance(self._session_lines)
+        has_removals = any(key in values for key in _REMOVAL_KEYS for values in (values_before, self._values))
         added = 0
         for start in range(0, len(self._messages), _PAGE_SIZE):
             page = self._messages[start : start + _PAGE_SIZE]
-            added += yield from self._append(page, existing, imported_marks)
+            added += yield from self._append(page, existing, imported_marks, None if has_removals else {})
             advance(len(page))
         if summary is not None:
             yield from self._put_summary(summary)  # last, as it covers messages that have to be there first
@@ -100,7 +101,8 @@ class Merge:
                 _log.warning("an imported summary is left out: the session has messages that it does not cover")
                 return
             guard = {SUMMARY: None, DEPARTED: values.get(DEPARTED)}  # where it ends must not have left meanwhile
-            yield from self._session.try_write(put={SUMMARY: summary}, guard=guard)
+            if (yield from self._session.try_write(put={SUMMARY: summary}, guard=guard)):
+                return
 
     def _read_existing(self, summary: bytes | None) -> Flow[tuple[dict[str, bytes], bool]]:
         """The session's messages with the lines' ids, and whether the summary would hide any other message."""
@@ -133,16 +135,22 @@ class Merge:
         return page.items
 
     def _append(
-        self, messages: Sequence[_Imported], existing: dict[str, bytes], imported_marks: Mapping[str, bytes]
+        self,
+        messages: Sequence[_Imported],
+        existing: dict[str, bytes],
+        imported_marks: Mapping[str, bytes],
+        values: Mapping[str, bytes] | None,
     ) -> Flow[int]:
         """Add messages, except those that have left the log since an earlier import; returns how many are new.
 
         ``existing`` are the session's messages with these ids; the new ones are added to it. ``imported_marks`` are the
-        marks of departed messages that came with these lines.
+        marks of departed messages that came with these lines. ``values`` are those that tell what has left the log;
+        None: they are read.
         """
         entries = [self._entry(message, existing) for message in messages]
         while True:
-            values = yield from step(self._store.get, self._namespace, _REMOVAL_KEYS)
+            if values is None:
+                values = yield from step(self._store.get, self._namespace, _REMOVAL_KEYS)
             archived = yield from self._archived_ids(values)
             deleted = _deleted_here([id_ for id_, _ in entries], values, imported_marks)
             left_out = [message.id for message, (id_, _) in zip(messages, entries, strict=True) if id_ in deleted]
@@ -159,6 +167,7 @@ class Merge:
             guard = {key: values.get(key) for key in _REMOVAL_KEYS}
             if (yield from self._session.try_write(append=append, guard=guard)):
                 break
+            values = None
         added = {id_ for id_, _ in append}
         new = added - self._own_ids
         written = {id_: message for message, (id_, _) in zip(messages, entries, strict=True) if id_ in added}
@@ -166,7 +175,7 @@ class Merge:
         if not displaced:
             return len(new)
         new.difference_update(entry_id(message.id) for message in displaced)
-        return len(new) + (yield from self._append(displaced, existing, imported_marks))
+        return len(new) + (yield from self._append(displaced, existing, imported_marks, None))
 
     def _find_displaced(self, written: Mapping[str, _Imported], existing: dict[str, bytes]) -> Flow[list[_Imported]]:
         """The written messages whose ids another writer has taken for other messages meanwhile."""

@@ -23,7 +23,7 @@ from langmem_adapters.model import Experience, Memory, Message
 from langmem_adapters.protocols import Index, Item, Store
 from langmem_adapters.records.following import own_index_errors
 from langmem_adapters.records.journal import keys_of
-from langmem_adapters.records.paging import pages, values_of
+from langmem_adapters.records.paging import FIRST_PAGE_SIZE, pages, side_by_side, values_of
 from langmem_adapters.validation import check_index, check_seconds, check_store, check_sync_functions
 from langmem_adapters.working_items import parse_item
 
@@ -163,8 +163,8 @@ class Checkup:
         flaw_counts: Counter[str] = Counter()
         first_damaged = ""
         for kind in _ENTRY_READERS | _RECORD_READERS:
-            for namespace in self._store.namespaces((kind,)):
-                for read, data in self._contents(namespace):
+            for namespace, begun in side_by_side(self._begin, self._store.namespaces((kind,))):
+                for read, data in self._contents(namespace, *begun):
                     flaw = _flaw(read, data)
                     flaw_counts[flaw] += 1
                     if flaw == "damaged" and not first_damaged:
@@ -183,17 +183,24 @@ class Checkup:
             sealed = ", all encrypted" if flaw_counts["sealed"] else ""
             yield Finding("ok", "entries", f"{flaw_counts.total():,} were checked{sealed}")
 
-    def _contents(self, namespace: Namespace) -> Iterator[tuple[_Reader, bytes]]:
+    def _begin(self, namespace: Namespace) -> Flow[tuple[tuple[list[Item], dict[str, bytes]], int]]:
+        """Read the first page of a namespace's log, and a session's values; also returns how many bytes that are."""
+        items = (yield from step(self._store.scan, namespace, limit=FIRST_PAGE_SIZE)).items
+        values = (yield from step(self._store.get, namespace)) if namespace[0] == "brain" else {}
+        return (items, values), sum(len(item.data) for item in items) + sum(map(len, values.values()))
+
+    def _contents(
+        self, namespace: Namespace, items: list[Item], values: dict[str, bytes]
+    ) -> Iterator[tuple[_Reader, bytes]]:
         """What readers of a namespace come across, each with what reads it."""
         kind = namespace[0]
         if kind in _ENTRY_READERS:
-            for items in pages(self._store, namespace):
-                yield from ((_ENTRY_READERS[kind], item.data) for item in items)
+            for page in pages(self._store, namespace, items=items):
+                yield from ((_ENTRY_READERS[kind], item.data) for item in page)
         if kind in _RECORD_READERS:
-            records = values_of(self._store, namespace, _keys_named)
+            records = values_of(self._store, namespace, _keys_named, items=items)
             yield from ((_RECORD_READERS[kind], data) for _, data in records)
         if kind == "brain":
-            values = self._store.get(namespace)
             contents = (key for key in values if key in {SUMMARY, TITLE} or key.startswith((ARCHIVE, KNOWLEDGE)))
             yield from ((partial(check_value, key), values[key]) for key in contents)
 

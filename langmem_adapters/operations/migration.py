@@ -9,17 +9,19 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from langmem_adapters.errors import ConfigurationError
-from langmem_adapters.flow import Flow, arun, run, step
+from langmem_adapters.flow import Flow, arun, gather, run, step
 from langmem_adapters.inspection import Dates, unwrap
 from langmem_adapters.keys import Namespace, decode_namespace, encode_namespace, to_bytes
 from langmem_adapters.progress import Progress, advancing
 from langmem_adapters.protocols import Item, Store
-from langmem_adapters.records.paging import pages
+from langmem_adapters.records.paging import LogReader
 from langmem_adapters.validation import check_store, check_text
 
+_MAX_AT_ONCE = 16  # namespaces that are copied side by side, a page of each
 _MAX_ROUNDS = 3  # how often namespaces that changed meanwhile are copied again
 _EXPIRY_TOLERANCE_SECONDS = 2.0  # between reading the same expiry in two stores
 _JOURNAL_KIND = "migration"
@@ -94,9 +96,8 @@ class Migration:
             namespaces, entries, differing = yield from self._settle_all("comparing" if number else "copying")
             if not differing:
                 break
-        removed = 0
-        for name in (yield from step(self._target.get, self._journal)):
-            removed += yield from step(self._remove_lost, name)
+        journal = yield from step(self._target.get, self._journal)
+        removed = sum((yield from gather(map(self._remove_lost, journal), at_once=_MAX_AT_ONCE)))
         if not differing:
             yield from step(self._target.clear, self._journal)
         return Migrated(len(namespaces), entries, len(self._copied), removed, differing)
@@ -113,108 +114,121 @@ class Migration:
     def _settle_all(self, activity: str) -> Flow[tuple[set[Namespace], int, list[Namespace]]]:
         """Settle all existing namespaces; returns their names, the number of entries, and which were copied."""
         namespaces: set[Namespace] = set()
-        entries, differing = 0, []
+        entries, differing = 0, list[Namespace]()
         count: int | None = None
         if self._progress is not False:
             count = yield from step(lambda: sum(1 for _ in self._source_namespaces()))
         with advancing(self._progress, activity, count, "namespaces") as advance:
-            remaining = self._source_namespaces()
-            while (namespace := (yield from step(next, remaining, None))) is not None:
+
+            def settle(namespace: Namespace) -> Flow[None]:
+                nonlocal entries
+                total, has_changed = yield from self._settle(namespace)
                 namespaces.add(namespace)
-                total, changed = yield from step(self._settle, namespace)
                 entries += total
-                if changed:
+                if has_changed:
                     differing.append(namespace)
                 advance(1)
+
+            remaining = self._source_namespaces()
+            while together := (yield from step(lambda: list(islice(remaining, _MAX_AT_ONCE)))):
+                yield from gather(map(settle, together))
         return namespaces, entries, differing
 
     def _source_namespaces(self) -> Iterator[Namespace]:
         return (namespace for namespace in self._source.namespaces() if namespace[:1] != (_JOURNAL_KIND,))
 
-    def _settle(self, namespace: Namespace) -> tuple[int, bool]:
+    def _settle(self, namespace: Namespace) -> Flow[tuple[int, bool]]:
         """Make a namespace the same in both stores; returns its length and whether it had to be copied."""
-        target_content = _read_content(self._target, namespace)
-        is_missing = target_content.digest == _EMPTY_DIGEST and not self._is_source_empty(namespace)
+        target_content = yield from _read_content(self._target, namespace)
+        is_same = False
         # What is copied as a whole is not read before: a source may be large and far away.
-        is_same = not is_missing and _read_content(self._source, namespace).digest == target_content.digest
-        dates = self._source.dates(namespace)  # last, so that even an empty namespace still exists
+        if target_content.digest != _EMPTY_DIGEST or (yield from self._is_source_empty(namespace)):
+            is_same = (yield from _read_content(self._source, namespace)).digest == target_content.digest
+        dates = yield from step(self._source.dates, namespace)  # last, so that even an empty namespace still exists
         if dates is None:
             return 0, False  # it has expired, or was deleted
         if is_same:
-            self._copy_dates(namespace, dates)
+            yield from self._copy_dates(namespace, dates)
             return target_content.entries.total, False
-        values, entries = self._prepare_target(namespace, target_content)
-        self._copy(namespace, values, entries, dates.expires_in)
+        values, entries = yield from self._prepare_target(namespace, target_content)
+        yield from self._copy(namespace, values, entries, dates.expires_in)
         self._copied.add(namespace)
         return entries.total, True
 
-    def _is_source_empty(self, namespace: Namespace) -> bool:
-        return not (self._source.scan(namespace, limit=0).total or self._source.get(namespace))
+    def _is_source_empty(self, namespace: Namespace) -> Flow[bool]:
+        log = yield from step(self._source.scan, namespace, limit=0)
+        return not (log.total or (yield from step(self._source.get, namespace)))
 
-    def _prepare_target(self, namespace: Namespace, target_content: _Content) -> tuple[dict[str, bytes], _Digest]:
+    def _prepare_target(self, namespace: Namespace, target_content: _Content) -> Flow[tuple[dict[str, bytes], _Digest]]:
         """The source's values and entries that the target has already; clears a copy of an earlier state."""
         if target_content.digest == _EMPTY_DIGEST:
             return {}, _Digest()
-        values = self._target.get(namespace)
-        if values.items() <= self._source.get(namespace).items():
-            expected = _read_content(self._source, namespace, target_content.entries.total, values)
+        values = yield from step(self._target.get, namespace)
+        source_values = yield from step(self._source.get, namespace)
+        if values.items() <= source_values.items():
+            expected = yield from _read_content(self._source, namespace, target_content.entries.total, values)
             if expected.digest == target_content.digest:
                 return values, target_content.entries
-        if target_content.digest not in self._recorded_states(namespace):
+        if target_content.digest not in (yield from self._recorded_states(namespace)):
             raise ConfigurationError(
                 f"the target holds something else under {'/'.join(namespace)!r}:"
                 " migrate into an empty store, or remove it there"
             )
-        self._target.clear(namespace)
+        yield from step(self._target.clear, namespace)
         return {}, _Digest()
 
-    def _copy(self, namespace: Namespace, values: dict[str, bytes], digest: _Digest, ttl: float | None) -> None:
+    def _copy(self, namespace: Namespace, values: dict[str, bytes], digest: _Digest, ttl: float | None) -> Flow[None]:
         """Append what is missing, then put the values. The dates are set in the next round, when all is the same.
 
         Before each write the journal records what the target holds, and what it will hold, as the run may end there.
         """
         state = digest.hexdigest_with(values)
         skip = digest.total  # entries that the target has already
-        for page in pages(self._source, namespace):
+        log = LogReader(self._source, namespace)
+        while page := (yield from log.next_page()):
             missing = page[skip:]
             skip = max(skip - len(page), 0)
             if missing:
                 digest.add(missing)
-                state = self._record_states(namespace, state, digest.hexdigest_with(values))
-                self._target.append(namespace, [(item.id, item.data) for item in missing], ttl=ttl)
-        source_values = self._source.get(namespace)
-        self._record_states(namespace, state, digest.hexdigest_with(values | source_values))
-        self._target.write(namespace, put=source_values, ttl=ttl)
+                state = yield from self._record_states(namespace, state, digest.hexdigest_with(values))
+                entries = [(item.id, item.data) for item in missing]
+                yield from step(self._target.append, namespace, entries, ttl=ttl)
+        source_values = yield from step(self._source.get, namespace)
+        yield from self._record_states(namespace, state, digest.hexdigest_with(values | source_values))
+        yield from step(self._target.write, namespace, put=source_values, ttl=ttl)
 
-    def _record_states(self, namespace: Namespace, before: str, after: str) -> str:
-        self._target.write(self._journal, put={encode_namespace(namespace): f"{before} {after}".encode()})
+    def _record_states(self, namespace: Namespace, before: str, after: str) -> Flow[str]:
+        states = {encode_namespace(namespace): f"{before} {after}".encode()}
+        yield from step(self._target.write, self._journal, put=states)
         return after
 
-    def _recorded_states(self, namespace: Namespace) -> list[str]:
+    def _recorded_states(self, namespace: Namespace) -> Flow[list[str]]:
         """What the target may hold of a copied namespace, if nobody else wrote to it."""
         name = encode_namespace(namespace)
-        states: bytes = self._target.get(self._journal, [name]).get(name, b"")
+        recorded = yield from step(self._target.get, self._journal, [name])
+        states: bytes = recorded.get(name, b"")
         return states.decode().split()
 
-    def _copy_dates(self, namespace: Namespace, dates: Dates) -> None:
-        target_dates = self._target.dates(namespace)
+    def _copy_dates(self, namespace: Namespace, dates: Dates) -> Flow[None]:
+        target_dates = yield from step(self._target.dates, namespace)
         if target_dates is None:  # it exists, and is empty
-            self._target.write(namespace, ttl=dates.expires_in)
+            yield from step(self._target.write, namespace, ttl=dates.expires_in)
         elif dates.updated_at in {None, target_dates.updated_at} and _is_close(
             target_dates.expires_in, dates.expires_in
         ):
             return
-        self._target.set_dates(namespace, dates)
+        yield from step(self._target.set_dates, namespace, dates)
 
-    def _remove_lost(self, name: str) -> bool:
+    def _remove_lost(self, name: str) -> Flow[bool]:
         """Remove what was copied if the source no longer has it, such as data that a user has deleted meanwhile."""
         namespace = decode_namespace(name)
-        if self._source.dates(namespace) is not None:
+        if (yield from step(self._source.dates, namespace)) is not None:
             return False
-        is_unchanged_copy = _read_content(self._target, namespace).digest in self._recorded_states(namespace)
+        target_content = yield from _read_content(self._target, namespace)
+        is_unchanged_copy = target_content.digest in (yield from self._recorded_states(namespace))
         if is_unchanged_copy:
-            self._target.clear(namespace)
-        self._target.write(self._journal, delete=[name])
+            yield from step(self._target.clear, namespace)
+        yield from step(self._target.write, self._journal, delete=[name])
         return is_unchanged_copy
 
 
@@ -261,11 +275,14 @@ _EMPTY_DIGEST = _Digest().hexdigest_with({})
 
 def _read_content(
     store: Store, namespace: Namespace, limit: int | None = None, values: dict[str, bytes] | None = None
-) -> _Content:
+) -> Flow[_Content]:
     """What a namespace holds, or would hold with ``limit`` entries and these values."""
     digest = _Digest()
-    for page in pages(store, namespace):
+    log = LogReader(store, namespace)
+    while page := (yield from log.next_page()):
         digest.add(page if limit is None else page[: limit - digest.total])
         if digest.total == limit:
             break
-    return _Content(digest, digest.hexdigest_with(store.get(namespace) if values is None else values))
+    if values is None:
+        values = yield from step(store.get, namespace)
+    return _Content(digest, digest.hexdigest_with(values))

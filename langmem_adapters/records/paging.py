@@ -7,35 +7,87 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
+from typing import TypeVar
 
+from langmem_adapters.concurrency.workers import MAX_BATCH
+from langmem_adapters.flow import Flow, gather, run, step
 from langmem_adapters.keys import Namespace
 from langmem_adapters.protocols import Item, Store
 
 PAGE_SIZE = 500
-_FIRST_PAGE_SIZE = 20  # before it is known how large they are
+FIRST_PAGE_SIZE = 20  # before it is known how large they are
 _PAGE_BYTES = 4_000_000
+_FIRST_TOGETHER = 4  # namespaces that are read side by side, before it is known how much is in them
+
+N = TypeVar("N")
+T = TypeVar("T")
 
 
-def pages(store: Store, namespace: Namespace, *, after: int = 0) -> Iterator[list[Item]]:
-    """Yield the log's pages."""
-    size = _FIRST_PAGE_SIZE
-    while items := store.scan(namespace, after=after, limit=size).items:
+class LogReader:
+    """Reads a log page by page, within a flow."""
+
+    def __init__(self, store: Store, namespace: Namespace, *, after: int = 0) -> None:
+        self._store = store
+        self._namespace = namespace
+        self._after = after
+        self._size = FIRST_PAGE_SIZE
+
+    def next_page(self) -> Flow[list[Item]]:
+        """The next page; empty at the end."""
+        if not self._size:
+            return []
+        page = yield from step(self._store.scan, self._namespace, after=self._after, limit=self._size)
+        return self.note(page.items)
+
+    def note(self, items: list[Item]) -> list[Item]:
+        """Note what has been read; returns it."""
+        if len(items) < self._size:
+            self._size = 0
+        else:
+            self._after = items[-1].seq
+            self._size = _next_size(len(items), sum(len(item.data) for item in items))
+        return items
+
+
+def pages(
+    store: Store, namespace: Namespace, *, after: int = 0, items: list[Item] | None = None
+) -> Iterator[list[Item]]:
+    """Yield the log's pages; ``items`` is the first one, if it has been read."""
+    log = LogReader(store, namespace, after=after)
+    items = run(log.next_page()) if items is None else log.note(items)
+    while items:
         yield items
-        if len(items) < size:
-            return
-        after = items[-1].seq
-        size = _next_size(len(items), sum(len(item.data) for item in items))
+        items = run(log.next_page())
+
+
+def side_by_side(read: Callable[[N], Flow[tuple[T, int]]], names: Iterable[N]) -> Iterator[tuple[N, T]]:
+    """Yield each name with what a flow reads of it, which also returns how many bytes it has read.
+
+    Several are read together, fewer if those before had many bytes.
+    """
+    rest, count = iter(names), _FIRST_TOGETHER
+    while together := list(islice(rest, count)):
+        found = run(gather(map(read, together)))
+        count = min(MAX_BATCH, _next_size(count, sum(size for _, size in found)))
+        yield from zip(together, (result for result, _ in found), strict=True)
 
 
 def values_of(
-    store: Store, namespace: Namespace, keys_of: Callable[[Sequence[Item]], Sequence[str]]
+    store: Store,
+    namespace: Namespace,
+    keys_of: Callable[[Sequence[Item]], Sequence[str]],
+    *,
+    items: list[Item] | None = None,
 ) -> Iterator[tuple[str, bytes]]:
-    """Yield the keys that ``keys_of`` finds in the log, with their values: each once, where it is first named."""
+    """Yield the keys that ``keys_of`` finds in the log, with their values: each once, where it is first named.
+
+    ``items`` as in :func:`pages`.
+    """
     seen: set[str] = set()
 
     def new_keys() -> Iterator[str]:
-        for items in pages(store, namespace):
-            keys = [key for key in keys_of(items) if key not in seen]
+        for page in pages(store, namespace, items=items):
+            keys = [key for key in keys_of(page) if key not in seen]
             seen.update(keys)
             yield from keys
 
@@ -44,7 +96,7 @@ def values_of(
 
 def values_under(get: Callable[[Sequence[str]], dict[str, bytes]], keys: Iterable[str]) -> Iterator[tuple[str, bytes]]:
     """Yield those of these keys that have a value, with it, reading some at a time."""
-    rest, size = iter(keys), _FIRST_PAGE_SIZE
+    rest, size = iter(keys), FIRST_PAGE_SIZE
     while part := list(islice(rest, size)):
         values = get(part)
         yield from ((key, values[key]) for key in part if key in values)

@@ -10,7 +10,7 @@ from typing import Any
 
 from langmem_adapters.clocks import unix_time
 from langmem_adapters.errors import ConfigurationError, MissingDependency, StoreError, StoreUnavailable
-from langmem_adapters.flow import Flow, blocking, run, step
+from langmem_adapters.flow import Flow, blocking, step
 from langmem_adapters.inspection import Dates, Finding, Health, StoreStats, health_of
 from langmem_adapters.keys import Namespace, to_bytes, to_text
 from langmem_adapters.protocols import Appended, Item, Listed, Page
@@ -225,12 +225,14 @@ class RedisStore(Shared):
         """Examine the server as far as its user may; needs INFO, and CONFIG GET for the snapshot schedule."""
         return redis_report.findings(self._wire)
 
-    def dates(self, namespace: Namespace) -> Dates | None:
-        return redis_dates.dates(self._wire, self._keys.for_namespace(namespace))
+    @blocking
+    def dates(self, namespace: Namespace) -> Flow[Dates | None]:
+        return (yield from redis_dates.dates(self._wire, self._keys.for_namespace(namespace)))
 
-    def set_dates(self, namespace: Namespace, dates: Dates) -> None:
+    @blocking
+    def set_dates(self, namespace: Namespace, dates: Dates) -> Flow[None]:
         redis_keys = self._keys.for_namespace(namespace)
-        run(self._commit(namespace, redis_keys, [], dates.expires_in, updated_at=dates.updated_at))
+        yield from self._commit(namespace, redis_keys, [], dates.expires_in, updated_at=dates.updated_at)
 
     def discard(self, namespace: Namespace, before: float) -> bool:
         redis_keys = self._keys.for_namespace(namespace)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from langmem_adapters.errors import Conflict, StoreError
-from langmem_adapters.flow import Step
+from langmem_adapters.flow import Flow, Step
 from langmem_adapters.inspection import Dates
 from langmem_adapters.stores.redis_errors import is_full
 from langmem_adapters.stores.redis_keys import NO_EXPIRY, NO_KEY, NamespaceKeys
@@ -14,12 +14,12 @@ from langmem_adapters.stores.redis_packing import pack
 from langmem_adapters.stores.redis_wire import Wire
 
 
-def dates(wire: Wire, redis_keys: NamespaceKeys) -> Dates | None:
+def dates(wire: Wire, redis_keys: NamespaceKeys) -> Flow[Dates | None]:
     """The last write, from the directory, and the seconds that the longest-lived of the keys has left."""
     reads = [(key, pack("PTTL", key)) for key in redis_keys[:3]]
     if redis_keys.directory:
         reads.append((redis_keys.directory, _row_command(redis_keys)))
-    replies = wire.send(*reads)
+    replies = yield wire.send_step(*reads)
     ttls = replies[:3]
     if max(ttls) == NO_KEY:
         return None
