@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final, Generic, Literal, TypeAlias, TypeVar
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration
-from pydantic import ConfigDict, Field, TypeAdapter
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 from typing_extensions import TypedDict
 
 from langmem_adapters.codec import is_tagged
@@ -161,14 +161,15 @@ def _build_message(stored: _Fields, kind: _Kind | None) -> BaseMessage | None:
 
 def _fill_instance(cls: type[_InstanceT], fields: _Fields, fields_set: set[str], extra: _Fields | None) -> _InstanceT:
     instance = cls.__new__(cls)
-    _set_attribute(instance, "__dict__", fields)
-    _set_attribute(instance, "__pydantic_fields_set__", fields_set)
-    _set_attribute(instance, "__pydantic_extra__", extra)
-    _set_attribute(instance, "__pydantic_private__", None)
+    _set_fields(instance, fields)
+    _set_fields_set(instance, fields_set)
+    _set_extra(instance, extra)
+    _set_private(instance, None)
     return instance
 
 
-_set_attribute = object.__setattr__
+_STATE_NAMES: Final = ("__dict__", "__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__")
+_set_fields, _set_fields_set, _set_extra, _set_private = (vars(BaseModel)[name].__set__ for name in _STATE_NAMES)
 
 
 def _add_nothing(*_: object) -> None: ...
@@ -238,7 +239,7 @@ _SAMPLES: Final[dict[str, tuple[_Fields, ...]]] = {
 }
 
 
-_pydantic_state = attrgetter("__dict__", "__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__")
+_pydantic_state = attrgetter(*_STATE_NAMES)
 
 
 def _is_built_alike(role: str, kind: _Kind, fields: _Fields) -> bool:
