@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -22,7 +23,9 @@ from langmem_adapters.keys import fingerprint
 from langmem_adapters.model import Metric, Score
 from langmem_adapters.protocols import Index, Page, Store
 from langmem_adapters.stores.memory import MemoryStore
+from langmem_adapters.stores.redis import RedisStore
 from langmem_adapters.testing import FakeClock
+from tests.benchmarks.round_trips import RoundTrips
 
 PLACE = ("experience", "", "", "")
 
@@ -471,6 +474,41 @@ def test_what_goes_by_itself_is_told() -> None:
     for n in range(9):
         run(pool.create_flow(Experience(resp=n), key=f"new {n}", evicted=evicted))
     assert sorted(key for key, _ in evicted) == [f"old {n}" for n in range(9)]
+
+
+def test_what_is_renewed_while_a_look_finds_it_expired_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, store = FakeClock(), MemoryStore()
+    pool, other = (ExperiencePool(store, clock=clock) for _ in range(2))
+    for n in range(9):
+        keep(pool, "old", key=f"old {n}", expires_at=clock() + 1)
+    clock.advance(2)
+    scan = store.scan
+
+    def scan_then_renew(*args: Any, **kwargs: Any) -> Page:
+        page = scan(*args, **kwargs)
+        if "old 3" in page.values:
+            monkeypatch.setattr(store, "scan", scan)
+            keep(other, "old", "new", key="old 3")  # of the same text, so that it stays in its place
+        return page
+
+    monkeypatch.setattr(store, "scan", scan_then_renew)
+    for n in range(40):
+        keep(pool, "new", key=f"new {n}")
+    assert store.scan == scan
+    assert kept(store) == {"old 3", *(f"new {n}" for n in range(40))}
+    assert pool.stats()["expired"] == 9
+
+
+def test_a_look_for_what_has_expired_takes_one_read(distant: tuple[RedisStore, RoundTrips]) -> None:
+    pool = ExperiencePool(distant[0])
+    for n in range(20):
+        run(pool.create_flow(Experience(resp=n), key=f"old {n}"))
+    before = distant[1].count
+    for n in range(200):
+        run(pool.create_flow(Experience(resp=n), key=f"new {n}"))
+    sweeps = sum(zlib.crc32(f"new {n}".encode()) % 4 == 0 for n in range(200))
+    assert sweeps > 20
+    assert distant[1].count - before == 200 + sweeps
 
 
 def test_what_another_writer_replaced_meanwhile_is_looked_at_again() -> None:

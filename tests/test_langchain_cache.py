@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import asyncio
 import functools
 import json
@@ -81,6 +82,18 @@ class TestAsync(AsyncCacheTestSuite):
     @pytest.fixture
     async def cache(self, any_store: Store) -> BaseCache:
         return ExperienceCache(store=any_store)
+
+
+def test_a_cache_may_be_the_first_that_a_thread_calls() -> None:
+    stored = threading.Event()
+
+    def should_store(_: Sequence[Generation]) -> bool:
+        stored.set()
+        return True
+
+    cache = ExperienceCache(store=MemoryStore(), should_store=should_store)
+    _thread.start_new_thread(cache.update, ("p", "m", [Generation(text="Hi")]))  # as gevent calls it, too
+    assert stored.wait(10)
 
 
 def answer(text: Any = "Paris", **fields: Any) -> ChatGeneration:

@@ -7,10 +7,9 @@ Lucene's idf, which is never negative.
 from __future__ import annotations
 
 import heapq
-import json
 import math
 import sqlite3
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from langmem_adapters.indexes.lexical_cache import RowCache, read_postings
@@ -97,40 +96,41 @@ def top_documents(
         can_prune = len(scores) >= k and remaining_bound < max(scores.values())
         threshold = heapq.nlargest(k, scores.values())[-1] if can_prune else 0.0
         if remaining_bound >= threshold:
-            contributions = _all_contributions(connection, cache, corpus, term)
-            for document in scores.keys() & contributions.keys():
-                contributions[document] += scores[document]
-            scores.update(contributions)
+            for document, contribution in _all_contributions(connection, cache, corpus, term):
+                scores[document] = scores.get(document, 0.0) + contribution
             continue
         scores = {document: score for document, score in scores.items() if score + remaining_bound >= threshold}
         if len(scores) * _LOOKUP_COST < term.frequency:
             contributions = _contributions_to(connection, corpus, term, scores)
         else:
             contributions = _all_contributions(connection, cache, corpus, term)
-        for document in scores.keys() & contributions.keys():
-            scores[document] += contributions[document]
-    return heapq.nlargest(k, ((score, document) for document, score in scores.items()))
+        for document, contribution in contributions:
+            if document in scores:
+                scores[document] += contribution
+    return heapq.nlargest(k, zip(scores.values(), scores, strict=True))
 
 
-def _all_contributions(connection: sqlite3.Connection, cache: RowCache, corpus: Corpus, term: Term) -> dict[int, float]:
-    """What a term adds to the score of each of its documents."""
+def _all_contributions(
+    connection: sqlite3.Connection, cache: RowCache, corpus: Corpus, term: Term
+) -> Iterable[tuple[int, float]]:
+    """Each document of a term, and what the term adds to its score."""
     documents, tfs, lengths = read_postings(connection, cache, corpus.namespace, term.term, term.version)
     weight, (c, d) = term.weight, corpus.length_norm
     contributions = [weight * tf / (tf + c + d * length) for tf, length in zip(tfs, lengths, strict=True)]
-    return dict(zip(documents, contributions, strict=True))
+    return zip(documents, contributions, strict=True)
 
 
 def _contributions_to(
     connection: sqlite3.Connection, corpus: Corpus, term: Term, documents: Collection[int]
-) -> dict[int, float]:
-    """What a term adds to the scores of those of these documents that have it."""
-    values = (term.weight, *corpus.length_norm, corpus.namespace, term.term, json.dumps(list(documents)))
-    return dict(connection.execute(_SELECT_CONTRIBUTIONS, values))
+) -> Iterable[tuple[int, float]]:
+    """:func:`_all_contributions` for those of these documents that have the term."""
+    values = (term.weight, *corpus.length_norm, str([*documents]), corpus.namespace, term.term)
+    return connection.execute(_SELECT_CONTRIBUTIONS, values).fetchall()
 
 
 _SELECT_CONTRIBUTIONS = """
-    SELECT document, ? * tf / (tf + ? + ? * length) FROM langmem_lexical_postings
-    WHERE namespace = ? AND term = ? AND document IN (SELECT value FROM json_each(?))"""
+    SELECT document, ? * tf / (tf + ? + ? * length) FROM json_each(?) CROSS JOIN langmem_lexical_postings
+    WHERE namespace = ? AND term = ? AND document = value"""
 
 
 def to_hits(

@@ -56,4 +56,5 @@ def split_framing(text: str) -> tuple[str, str]:
     >>> split_framing("Could you tell me what Ben told me? Thanks!")
     ('  what Ben told me?  !', 'Could you tell me Thanks')
     """
-    return _FRAMING_PATTERN.sub(" ", text), " ".join(_FRAMING_PATTERN.findall(text))
+    framing = " ".join(_FRAMING_PATTERN.findall(text))
+    return _FRAMING_PATTERN.sub(" ", text) if framing else text, framing

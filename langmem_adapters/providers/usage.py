@@ -21,8 +21,10 @@ def with_zero_usage(report: Mapping[str, Any]) -> dict[str, Any]:
     >>> with_zero_usage({"usage": {"input_tokens": 3, "tier": "standard"}, "eval_count": 4, "model": "small"})
     {'usage': {'input_tokens': 0, 'tier': 'standard'}, 'eval_count': 0, 'model': 'small'}
     """
-    zeroed = {name: _zeroed(report[name]) for name in _USAGE_FIELDS.intersection(report)}
-    return {**report, **dict.fromkeys(_COUNT_FIELDS.intersection(report), 0), **zeroed}
+    return {
+        name: _zeroed(value) if name in _USAGE_FIELDS else 0 if name in _COUNT_FIELDS else value
+        for name, value in report.items()
+    }
 
 
 def _zeroed(value: Any) -> Any:

@@ -73,7 +73,7 @@ class Rules:
     @property
     def is_judging(self) -> bool:
         """Whether the judge makes this very call: then the cache is bypassed."""
-        return is_asked(self.judge)
+        return self.judge is not None and is_asked(self.judge)
 
     @property
     def reads_requests(self) -> bool:

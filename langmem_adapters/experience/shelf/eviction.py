@@ -39,6 +39,7 @@ class Eviction:
         self._max_bytes = max_bytes
         self._worth = worth
         self._sweep_cursor = 0  # how far sweeps have read the log
+        self._next_to_sweep: list[Item] = []  # the last items that they have read
 
     def evict(self, evicted: Evicted) -> list[Item]:
         """Drop entries beyond the bounds; returns the items that left the log, and adds the entries to ``evicted``."""
@@ -59,17 +60,26 @@ class Eviction:
     def sweep(self, evicted: Evicted | None = None) -> list[Item]:
         """Drop worthless entries among the next few; without ``evicted``, only log items that have no value.
 
-        If all of them are dropped, the next few are looked at too. Returns the items that left the log.
+        If all of them are worthless, the next few are looked at too. Returns the items that left the log.
         """
         removed: list[Item] = []
+        if evicted is None:  # after a removal: what was read before it does not show it
+            self._next_to_sweep = []
         for _ in range(_MAX_PASSES):
-            items = self._rows.store.scan(self._rows.namespace, after=self._sweep_cursor, limit=_PASS_SIZE).items
-            self._sweep_cursor = items[-1].seq if len(items) == _PASS_SIZE else 0
-            items, values = self._rows.read_items(items)
-            drop = [item for item in items if self._is_droppable(values.get(item.id), ignore_worth=evicted is None)]
-            if drop:
-                removed += self._apply(drop, [], values, [] if evicted is None else evicted)
-            if len(drop) < _PASS_SIZE:
+            items = self._next_to_sweep
+            keys = [item.id for item in items]
+            # Values are read with the items after theirs: mostly all are worth something, and one read is enough.
+            page = self._rows.store.scan(self._rows.namespace, after=self._sweep_cursor, limit=_PASS_SIZE, keys=keys)
+            self._next_to_sweep = page.items
+            self._sweep_cursor = page.items[-1].seq if len(page.items) == _PASS_SIZE else 0
+            seen = page.values
+            worthless = [i for i in items if self._is_droppable(seen.get(i.id), ignore_worth=evicted is None)]
+            if worthless:
+                present, values = self._rows.read_items(items)
+                drop = [item for item in worthless if item in present and values.get(item.id) == seen.get(item.id)]
+                if drop:
+                    removed += self._apply(drop, [], values, [] if evicted is None else evicted)
+            if len(worthless) < len(items) or not page.items:
                 break
         return removed
 

@@ -40,7 +40,7 @@ _SNAPSHOT_KEY = "_langmem_seen"
 _description_lock = ForkSafeLock()
 _PARTIAL_PREFIX = "[('"  # how LangChain's description begins if it is no dump of the whole model
 _NOT_DUMPED_MARK = '"not_implemented"'  # LangChain's dump of an object whose contents it does not dump
-_MAX_FRAMES = 7  # callers that are looked at: the model is the third, and only an address could be missing from a dump
+_MAX_FRAMES = 5  # callers of the cache that are looked at: only an address could be missing from the dump of a model
 # Fields that few models describe, even of those that describe their name.
 _RARELY_DESCRIBED = ADDRESS_FIELDS | {"default_headers", "default_query", "output_version"}
 _ADDRESS_PATTERN = re.compile(" at 0x[0-9a-fA-F]+")
@@ -77,7 +77,7 @@ def complete_llm_string(llm_string: str, *, was_asked: bool = False) -> str:
     For a completion model, the text has neither the parameters of the call nor those that are bound to the model.
     Raises SerializationError if one of these is not data: its text might be that of another value, too.
     """
-    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - the documented way
+    frame: FrameType | None = sys._getframe(2).f_back  # noqa: SLF001 - the caller of the cache
     frames_left = sys.maxsize if llm_string.startswith(_PARTIAL_PREFIX) else _MAX_FRAMES
     while frame is not None and frames_left:
         model = frame.f_locals.get("self")
