@@ -13,7 +13,8 @@ from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
-from langmem_adapters.errors import ConfigurationError, Conflict, SearchError, search_errors
+from langmem_adapters.errors import ConfigurationError, Conflict, SearchError
+from langmem_adapters.files.damage import search_errors
 from langmem_adapters.files.database import Database
 from langmem_adapters.files.locations import path_to_show
 from langmem_adapters.indexes.lexical_cache import RowCache
@@ -139,7 +140,7 @@ class LexicalIndex(Shared):
         """
         added_rows = [self._to_row(document) for document in upsert]
         version = int.from_bytes(os.urandom(8), "big", signed=True)
-        with search_errors("lexical"), self._database.writing() as connection, connection:
+        with search_errors("lexical", self._database.location), self._database.writing() as connection, connection:
             position_rows = connection.execute(_SELECT_POSITION, (self._row_name(namespace),)).fetchall()
             if since is not None and (to_position(position_rows) or START) != since:
                 raise Conflict("the lexical index was changed by another follower")
@@ -161,7 +162,7 @@ class LexicalIndex(Shared):
 
     def position(self, namespace: Namespace) -> Position | None:
         """How far this namespace follows its store; None: not begun."""
-        with search_errors("lexical"):
+        with search_errors("lexical", self._database.location):
             return to_position(self._database.fetch_all(_SELECT_POSITION, (self._row_name(namespace),)))
 
     def search(self, namespace: Namespace, query: str, k: int) -> list[Hit]:
@@ -169,7 +170,7 @@ class LexicalIndex(Shared):
         name, terms = self._row_name(namespace), self._query_terms(query)
         if k <= 0 or not terms:
             return []
-        with search_errors("lexical"), self._database.reading() as connection, connection:
+        with search_errors("lexical", self._database.location), self._database.reading() as connection, connection:
             corpus = self._read_corpus(connection, name)
             if corpus is None:
                 return []
@@ -183,7 +184,7 @@ class LexicalIndex(Shared):
         Those that share no word with the query come last, with a score of 0.
         """
         name, terms = self._row_name(namespace), self._query_terms(query)
-        with search_errors("lexical"), self._database.reading() as connection, connection:
+        with search_errors("lexical", self._database.location), self._database.reading() as connection, connection:
             corpus = self._read_corpus(connection, name)
             if corpus is None:
                 return []
@@ -194,7 +195,7 @@ class LexicalIndex(Shared):
     def nameless(self, namespace: Namespace, query: str) -> str:
         """The query without the names of the namespace's speakers, unless nothing is left then."""
         name = self._row_name(namespace)
-        with search_errors("lexical"), self._database.reading() as connection, connection:
+        with search_errors("lexical", self._database.location), self._database.reading() as connection, connection:
             corpus = self._read_corpus(connection, name)
             if corpus is None:
                 return query
@@ -207,7 +208,7 @@ class LexicalIndex(Shared):
         None if there is none.
         """
         name = self._row_name(namespace)
-        with search_errors("lexical"), self._database.reading() as connection, connection:
+        with search_errors("lexical", self._database.location), self._database.reading() as connection, connection:
             corpus = self._read_corpus(connection, name)
             if corpus is None:
                 return None
@@ -222,13 +223,13 @@ class LexicalIndex(Shared):
     def namespaces(self, prefix: Namespace = ()) -> list[Namespace]:
         """The namespaces that begin with ``prefix`` and of which anything is kept, whichever analyzer built it."""
         start = encode_namespace(prefix)
-        with search_errors("lexical"):
+        with search_errors("lexical", self._database.location):
             rows = self._database.fetch_all(_SELECT_NAMES, (start, f"{start}\x7f"))
         return list(dict.fromkeys(decode_namespace(name) for (name,) in rows))
 
     def clear(self, namespace: Namespace) -> None:
         """Forget a namespace, whichever analyzer built it."""
-        with search_errors("lexical"), self._database.clearing():
+        with search_errors("lexical", self._database.location), self._database.clearing():
             clear_namespace(self._database, namespace)
 
     def close(self) -> None:
