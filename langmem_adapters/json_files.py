@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import json
+import os
 import zlib
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from langmem_adapters.errors import SerializationError
 
-__all__ = ["LocatedValue", "text_of", "values_of"]
+__all__ = ["LocatedValue", "read_file", "text_of", "values_of"]
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _ZIP_MAGIC = b"PK\x03\x04"  # the format of ChatGPT's exports
 _SQLITE_MAGIC = b"SQLite format 3\0"
 _MAX_GROWTH = 100  # a factor: text shrinks to a tenth, a bomb to a thousandth
 _ALWAYS_ALLOWED_BYTES = 2**26
+_MAX_BYTES = 2**30  # of a file, which is held in memory several times over while it is read
+_TOO_LARGE = "it is larger than 1 GB, and is read as a whole: split it"
 _GZIP_WINDOW_BITS = 31  # zlib's, which expect a gzip header
 _CHUNK_BYTES = 4096
+_READ_BYTES = 2**20
 
 
 class LocatedValue(NamedTuple):
@@ -27,7 +32,20 @@ class LocatedValue(NamedTuple):
     value: Any
 
 
-def text_of(data: bytes) -> str:
+def read_file(path: str | os.PathLike[str]) -> bytearray:
+    """The bytes of a file, or of a pipe up to its end. SerializationError, if there are more than 1 GB or no end."""
+    data = bytearray()
+    with Path(path).open("rb", buffering=0) as file:
+        is_too_large = os.fstat(file.fileno()).st_size > _MAX_BYTES
+        while not is_too_large and (chunk := file.read(_READ_BYTES)):
+            data += chunk
+            is_too_large = len(data) > _MAX_BYTES
+    if is_too_large:
+        raise SerializationError(_TOO_LARGE)
+    return data
+
+
+def text_of(data: bytes | bytearray) -> str:
     """The text of a file. Gzip is recognised by its content."""
     if data.startswith(_ZIP_MAGIC):
         raise SerializationError("it is a zip archive: unpack it, and give the file inside")
@@ -43,8 +61,8 @@ def text_of(data: bytes) -> str:
         raise SerializationError(f"line {number} is not UTF-8 text") from error
 
 
-def _decompressed(data: bytes) -> bytes:
-    max_size = max(_MAX_GROWTH * len(data), _ALWAYS_ALLOWED_BYTES)
+def _decompressed(data: bytes | bytearray) -> bytes:
+    max_size = min(max(_MAX_GROWTH * len(data), _ALWAYS_ALLOWED_BYTES), _MAX_BYTES)
     output = bytearray()
     member = zlib.decompressobj(_GZIP_WINDOW_BITS)
     try:
@@ -56,7 +74,9 @@ def _decompressed(data: bytes) -> bytes:
                 output += member.decompress(chunk, max_size + 1 - len(output))
                 if len(output) > max_size:
                     raise SerializationError(
-                        f"it is gzipped, and holds more than {_MAX_GROWTH} times its size:"
+                        _TOO_LARGE
+                        if max_size == _MAX_BYTES
+                        else f"it is gzipped, and holds more than {_MAX_GROWTH} times its size:"
                         " unpack it first, if you trust it"
                     )
                 chunk = member.unused_data

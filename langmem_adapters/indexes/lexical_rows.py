@@ -147,7 +147,7 @@ def remove_document(
 ) -> int | None:
     """Remove a document. If it stood in ``kept_thread``, its number is returned, and stays reserved for it."""
     row = connection.execute(
-        "SELECT number, length, speaker, CAST(terms AS BLOB) FROM langmem_lexical_documents"  # else an error quotes them
+        "SELECT number, length, speaker, CAST(terms AS BLOB) FROM langmem_lexical_documents"  # an error quotes texts
         " WHERE namespace = ? AND id = ?",
         (namespace, id_),
     ).fetchone()
