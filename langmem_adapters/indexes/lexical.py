@@ -225,7 +225,7 @@ class LexicalIndex(Shared):
         start = encode_namespace(prefix)
         with search_errors("lexical", self._database.location):
             rows = self._database.fetch_all(_SELECT_NAMES, (start, f"{start}\x7f"))
-        return list(dict.fromkeys(decode_namespace(name) for (name,) in rows))
+            return list(dict.fromkeys(decode_namespace(name) for (name,) in rows))
 
     def clear(self, namespace: Namespace) -> None:
         """Forget a namespace, whichever analyzer built it."""
