@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import zlib
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 from langmem_adapters.errors import SerializationError
 
-__all__ = ["LocatedValue", "read_file", "text_of", "values_of"]
+__all__ = ["LocatedValue", "read_all", "text_of", "values_of"]
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _ZIP_MAGIC = b"PK\x03\x04"  # the format of ChatGPT's exports
@@ -32,16 +30,13 @@ class LocatedValue(NamedTuple):
     value: Any
 
 
-def read_file(path: str | os.PathLike[str]) -> bytearray:
-    """The bytes of a file, or of a pipe up to its end. SerializationError, if there are more than 1 GB or no end."""
+def read_all(file: BinaryIO) -> bytearray:
+    """The bytes of an open file, or of a pipe up to its end; SerializationError, if there are more than 1 GB."""
     data = bytearray()
-    with Path(path).open("rb", buffering=0) as file:
-        is_too_large = os.fstat(file.fileno()).st_size > _MAX_BYTES
-        while not is_too_large and (chunk := file.read(_READ_BYTES)):
-            data += chunk
-            is_too_large = len(data) > _MAX_BYTES
-    if is_too_large:
-        raise SerializationError(_TOO_LARGE)
+    while chunk := file.read(_READ_BYTES):
+        data += chunk
+        if len(data) > _MAX_BYTES:
+            raise SerializationError(_TOO_LARGE)
     return data
 
 

@@ -261,16 +261,14 @@ def test_a_gzipped_file_is_unpacked_to_a_hundred_times_its_size_and_no_further(t
 def test_a_file_that_is_too_large_or_has_no_end_is_refused_before_it_fills_the_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(json_files, "_MAX_BYTES", 2**21)
     sparse, zipped = tmp_path / "talk.json", tmp_path / "talk.json.gz"
     with sparse.open("wb") as file:
-        file.truncate(2**30 + 1)
-    with pytest.raises(SerializationError, match=r"talk\.json: it is larger than 1 GB, and is read as a whole: "):
-        read_transcripts(sparse)
-    monkeypatch.setattr(json_files, "_MAX_BYTES", 2**21)
+        file.truncate(2**21 + 1)
     zipped.write_bytes(gzip.compress(b" " * 2**22))
-    for path in (zipped, Path("/dev/zero")):
+    for path in (sparse, zipped, Path("/dev/zero")):
         if path.exists():  # Windows has no such file
-            with pytest.raises(SerializationError, match=f"{path}: it is larger than 1 GB"):
+            with pytest.raises(SerializationError, match=f"{path.name}: it is larger than 1 GB, and is"):
                 read_transcripts(path)
 
 
