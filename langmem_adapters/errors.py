@@ -18,8 +18,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 __all__ = [
     "ConfigurationError",
@@ -110,14 +108,3 @@ def _version_mismatch() -> ImportError | None:
         return error
     parent = sys.modules.get((error.name or "").rpartition(".")[0])
     return error if getattr(parent, "__file__", None) else None  # in a namespace package, a whole package is missing
-
-
-@contextmanager
-def search_errors(index: str) -> Iterator[None]:
-    """Turn the StoreErrors of an index's database into SearchErrors."""
-    try:
-        yield
-    except Conflict:
-        raise
-    except StoreError as error:
-        raise SearchError(f"the {index} index failed: {error}") from error

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.fitting import Case, Fit, cross_validate, share_found
 from langmem_adapters.flow import Flow, arun, run, step
-from langmem_adapters.json_files import text_of, values_of
+from langmem_adapters.json_files import read_all, text_of, values_of
 from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.model import Memory
 from langmem_adapters.progress import Progress, advancing
@@ -228,7 +228,8 @@ def read_questions(path: str | os.PathLike[str]) -> list[Question]:
     Raises SerializationError, naming the first wrong place, and OSError if the file cannot be read.
     """
     try:
-        values = values_of(text_of(Path(path).read_bytes()))
+        with Path(path).open("rb") as file:
+            values = values_of(text_of(read_all(file)))
         return [question for location, value in values for question in _parse_questions(location, value)]
     except SerializationError as error:
         raise SerializationError(f"{path}: {error}") from error

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 from langmem_adapters.errors import SerializationError
 
@@ -14,8 +14,11 @@ _ZIP_MAGIC = b"PK\x03\x04"  # the format of ChatGPT's exports
 _SQLITE_MAGIC = b"SQLite format 3\0"
 _MAX_GROWTH = 100  # a factor: text shrinks to a tenth, a bomb to a thousandth
 _ALWAYS_ALLOWED_BYTES = 2**26
+_MAX_BYTES = 2**30  # of a file, which is held in memory several times over while it is read
+_TOO_LARGE = "it is larger than 1 GB, and is read as a whole: split it"
 _GZIP_WINDOW_BITS = 31  # zlib's, which expect a gzip header
 _CHUNK_BYTES = 4096
+_READ_BYTES = 2**20
 
 
 class LocatedValue(NamedTuple):
@@ -25,7 +28,17 @@ class LocatedValue(NamedTuple):
     value: Any
 
 
-def text_of(data: bytes) -> str:
+def read_all(file: BinaryIO) -> bytearray:
+    """The bytes of an open file, or of a pipe up to its end; SerializationError, if there are more than 1 GB."""
+    data = bytearray()
+    while chunk := file.read(_READ_BYTES):
+        data += chunk
+        if len(data) > _MAX_BYTES:
+            raise SerializationError(_TOO_LARGE)
+    return data
+
+
+def text_of(data: bytes | bytearray) -> str:
     """The text of a file. Gzip is recognised by its content."""
     if data.startswith(_ZIP_MAGIC):
         raise SerializationError("it is a zip archive: unpack it, and give the file inside")
@@ -41,8 +54,8 @@ def text_of(data: bytes) -> str:
         raise SerializationError(f"line {number} is not UTF-8 text") from error
 
 
-def _decompressed(data: bytes) -> bytes:
-    max_size = max(_MAX_GROWTH * len(data), _ALWAYS_ALLOWED_BYTES)
+def _decompressed(data: bytes | bytearray) -> bytes:
+    max_size = min(max(_MAX_GROWTH * len(data), _ALWAYS_ALLOWED_BYTES), _MAX_BYTES)
     output = bytearray()
     member = zlib.decompressobj(_GZIP_WINDOW_BITS)
     try:
@@ -54,7 +67,9 @@ def _decompressed(data: bytes) -> bytes:
                 output += member.decompress(chunk, max_size + 1 - len(output))
                 if len(output) > max_size:
                     raise SerializationError(
-                        f"it is gzipped, and holds more than {_MAX_GROWTH} times its size:"
+                        _TOO_LARGE
+                        if max_size == _MAX_BYTES
+                        else f"it is gzipped, and holds more than {_MAX_GROWTH} times its size:"
                         " unpack it first, if you trust it"
                     )
                 chunk = member.unused_data

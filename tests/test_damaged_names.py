@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,20 @@ def test_a_store_is_refused_in_a_sentence_and_stays_as_it_is(tmp_path: Path, dam
     assert path.read_bytes() == content
     replace(path, damaged + b"langmem_namespaces", b"CREATE TABLE langmem_namespaces")
     assert [item.id for item in store.scan(NOTES).items] == ["1"]
+    store.close()
+
+
+def test_names_out_of_order_are_not_listed_without_an_end(tmp_path: Path) -> None:
+    path = tmp_path / "t.db"
+    store = SQLiteStore(path)
+    for user in ("ada", "bob", "zoe"):
+        store.append(("notes", user), [("1", b"x")])
+    store.close()
+    replace(path, b"notes/zoe/", b"notes/0oe/")
+    names = islice(store.namespaces(("notes",)), 10)
+    assert [next(names)[1] for _ in range(3)] == ["ada", "bob", "0oe"]
+    with pytest.raises(StoreError, match=r"t\.db is damaged: its names are out of order"):
+        next(names)
     store.close()
 
 

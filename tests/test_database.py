@@ -22,8 +22,9 @@ import pytest
 from langmem_adapters.concurrency import forks, pauses
 from langmem_adapters.errors import ConfigurationError, SerializationError, StoreError, StoreUnavailable
 from langmem_adapters.files import database as files
+from langmem_adapters.files.damage import removing_if_damaged
 from langmem_adapters.files.database import Database
-from langmem_adapters.files.locations import Connection, FileLocation, removing_if_damaged
+from langmem_adapters.files.locations import Connection, FileLocation
 from langmem_adapters.indexes.lexical import LexicalIndex
 from langmem_adapters.stores import open_store, shared_store
 from langmem_adapters.stores.sqlite import SQLiteStore

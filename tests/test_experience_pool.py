@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import itertools
+import json
 import logging
 import math
 import sys
@@ -319,6 +320,24 @@ def test_what_one_hit_saves_is_not_lost_where_another_is_counted_in_between() ->
     pool.tally(kept)
     assert pool.stats()["hits"] == 2
     assert pool.saved() == Saved(seconds=4.0, tokens=4_000_000, money=6.0)
+
+
+@pytest.mark.parametrize(
+    ("figure", "wrong"),
+    [
+        *((cost, wrong) for cost in ("time_cost", "money_cost") for wrong in ("NaN", "Infinity", "1e999", "-5")),
+        *(("input_tokens", wrong) for wrong in ("-5", f"1{'0' * 400}")),  # the others are no integers, and refused
+    ],
+)
+def test_a_figure_that_is_none_costs_no_hit_and_takes_nothing_from_the_sum_of_all(figure: str, wrong: str) -> None:
+    pool = ExperiencePool(MemoryStore(), prices={"small": (1.0, 1.0)})
+    metric = {"time_cost": 2.0, "money_cost": 0.0, "model": "small", "input_tokens": 500_000, "output_tokens": 500_000}
+    sound = {"type": "experience", "v": 1, "key": "k1", "experience": {"v": 1, "resp": "a", "metric": metric}}
+    edited = json.dumps(sound | {"key": "k2"}).replace(f'"{figure}": {metric[figure]}', f'"{figure}": {wrong}')
+    assert pool.import_([json.dumps(sound), edited]) == 2
+    assert [getattr(pool.lookup(key=key), "resp", None) for key in ("k1", "k2")] == ["a", "a"]
+    uncounted = {"time_cost": Saved(2.0), "input_tokens": Saved(tokens=500_000, money=0.5)}
+    assert pool.saved() == Saved(4.0, 2_000_000, 2.0) - uncounted.get(figure, Saved())
 
 
 def test_threads_may_ask_for_more_tags_than_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,7 +40,7 @@ from llama_index.core.base.llms.types import ChatMessage as LlamaMessage
 from llama_index.core.base.llms.types import ImageBlock, TextBlock, ThinkingBlock, ToolCallBlock
 from llama_index.core.storage.chat_store import SimpleChatStore
 
-from langmem_adapters import ConfigurationError, MissingDependency, SerializationError
+from langmem_adapters import ConfigurationError, MissingDependency, SerializationError, json_files
 from langmem_adapters.experience import read_metagpt_pool
 from langmem_adapters.importing import FileFormat, read_transcripts
 from langmem_adapters.langchain import from_message as to_langchain
@@ -256,6 +256,31 @@ def test_a_gzipped_file_is_unpacked_to_a_hundred_times_its_size_and_no_further(t
     file.write_bytes(gzip.compress(talk + b" " * 2**26))
     with pytest.raises(SerializationError, match="holds more than 100 times its size: unpack it first, if you trust"):
         read_transcripts(file)
+
+
+def test_a_file_that_is_too_large_or_has_no_end_is_refused_before_it_fills_the_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(json_files, "_MAX_BYTES", 2**21)
+    sparse, zipped = tmp_path / "talk.json", tmp_path / "talk.json.gz"
+    with sparse.open("wb") as file:
+        file.truncate(2**21 + 1)
+    zipped.write_bytes(gzip.compress(b" " * 2**22))
+    for path in (sparse, zipped, Path("/dev/zero")):
+        if path.exists():  # Windows has no such file
+            with pytest.raises(SerializationError, match=f"{path.name}: it is larger than 1 GB, and is"):
+                read_transcripts(path)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes on this system")
+def test_a_pipe_is_read_to_its_end(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    talk = json.dumps([{"role": "user", "content": "hi " * 100_000}])  # more than a pipe holds
+    with ThreadPoolExecutor(1) as writer:
+        written_chars = writer.submit(pipe.write_text, talk)
+        assert only(pipe)[0].text == "hi " * 100_000
+        assert written_chars.result() == len(talk)
 
 
 SAID = "what somebody said"

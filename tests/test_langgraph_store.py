@@ -42,6 +42,7 @@ from langgraph.store.base import (
 from langgraph.store.memory import InMemoryStore
 
 from langmem_adapters import ConfigurationError, Embedder, SerializationError, open_index, open_store, open_vectors
+from langmem_adapters.erasure import delete_user
 from langmem_adapters.errors import Conflict, ModelError, SearchError, StoreError
 from langmem_adapters.flow import run
 from langmem_adapters.keys import Namespace
@@ -698,6 +699,21 @@ def test_a_damaged_item_does_not_take_the_others_along(any_store: Store, caplog:
     assert {item.key for item in store.search(ADA, query="shed healed")} == {"good", "bad0"}
     any_store.write(place, put={"bad0/": b"\xff"})  # which has been indexed
     assert [item.key for item in store.search(ADA, query="shed healed")] == ["good"]
+
+
+@pytest.mark.parametrize("damaged", ["items ada", "items a/b/", "below", "\N{REPLACEMENT CHARACTER}"])
+def test_a_damaged_name_of_a_namespace_takes_neither_the_others_nor_a_deletion_along(
+    any_store: Store, caplog: pytest.LogCaptureFixture, damaged: str
+) -> None:
+    store = make(any_store)
+    store.put(ADA, "good", {"text": "shed"})
+    for node in ((), ADA[:-1]):
+        any_store.write(("langgraph", "", "tree", *node), put={damaged: b"1"})
+    assert set(everything(store)) == {(ADA, "good")}
+    assert store.list_namespaces() == [ADA]
+    assert "is not listed until an item is put there" in caplog.text
+    delete_user(any_store, user="ada", items=[ADA])
+    assert store.list_namespaces() == []
 
 
 # --- expiry -------------------------------------------------------------------------------------------------

@@ -132,6 +132,24 @@ def test_vectors_that_the_one_who_added_has_brought_up_to_date_are_not_taken_to_
         assert (reader.stats()["behind"], turns) == (0, [])
 
 
+def test_what_was_flushed_is_not_looked_at_again_in_the_background_which_would_open_a_closed_index(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    turns: list[Callable[[], None]] = []
+    monkeypatch.setattr(semantic, "submit", turns.append)
+    vectors = Watched(Model())
+    memory = memory_of(vectors)
+    memory.add([say("The automobile is parked.")])
+    memory.flush()
+    with monkeypatch.context() as patch:
+        patch.setattr(vectors, "position", None)
+        turns.pop()()
+    assert memory.stats()["behind"] == 0
+    memory.add([say("The puppy sleeps.")])
+    turns.pop()()
+    assert texts(memory.search("dog")) == ["The puppy sleeps."]
+
+
 @pytest.mark.usefixtures("at_once")
 def test_a_memory_that_is_opened_with_another_embedder_is_embedded_anew_by_its_first_search(tmp_path: Path) -> None:
     url, store = f"sqlite:///{tmp_path}/vectors.db", MemoryStore()

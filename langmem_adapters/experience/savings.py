@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from langmem_adapters.codec import is_number
 from langmem_adapters.concurrency.counts import Counts
@@ -56,16 +56,18 @@ def cost(metric: Metric, prices: Prices) -> Saved:
 
     Money is the metric's own ``money_cost``, if it has one; else its ``input_tokens`` and ``output_tokens`` at the
     price of its ``model``. A model that is not in the prices, such as ``gpt-4o-mini-2024-07-18``, has the price of the
-    name without the version, ``gpt-4o-mini``: providers answer by the former when asked for the latter.
+    name without the version, ``gpt-4o-mini``: providers answer by the former when asked for the latter. What is
+    no finite number, or below 0, as in a file edited by hand, counts as 0: it would spoil the sum of all hits.
 
     >>> cost(Metric(time_cost=2.0, model="small", input_tokens=1000, output_tokens=500), {"small": (1.0, 2.0)})
     Saved(seconds=2.0, tokens=1500, money=0.002)
     """
-    tokens_in, tokens_out = metric.input_tokens, metric.output_tokens
+    figures = (metric.time_cost, metric.money_cost, metric.input_tokens, metric.output_tokens)
+    seconds, money, tokens_in, tokens_out = (figure if _is_amount(figure) else 0 for figure in figures)
     name = metric.model if metric.model in prices else _VERSION_PATTERN.sub("", metric.model)
     price_in, price_out = prices.get(name, (0.0, 0.0))
-    money = metric.money_cost or (tokens_in * price_in + tokens_out * price_out) / _MILLION
-    return Saved(metric.time_cost, tokens_in + tokens_out, money)
+    money = money or (tokens_in * price_in + tokens_out * price_out) / _MILLION
+    return Saved(seconds, int(tokens_in + tokens_out), money)
 
 
 def check_prices(prices: Prices) -> None:
@@ -73,8 +75,11 @@ def check_prices(prices: Prices) -> None:
     if not isinstance(prices, Mapping):
         raise ConfigurationError("prices are a dictionary by model name")
     for model, pair in prices.items():
-        is_pair = isinstance(pair, tuple) and len(pair) == 2  # noqa: PLR2004
-        if not (is_pair and all(is_number(price) and price >= 0 for price in pair)):
+        if not (isinstance(pair, tuple) and len(pair) == 2 and all(map(_is_amount, pair))):  # noqa: PLR2004
             raise ConfigurationError(
                 f"the prices of {model!r} are a tuple of two numbers, none below 0, for tokens in and out, per million"
             )
+
+
+def _is_amount(value: Any) -> bool:
+    return is_number(value) and value >= 0

@@ -18,9 +18,11 @@ from langmem_adapters.concurrency import forks
 from langmem_adapters.concurrency.breaker import Breaker
 from langmem_adapters.concurrency.locks import ForkSafeLock, release_fully
 from langmem_adapters.errors import ConfigurationError, SerializationError, StoreError, StoreUnavailable
-from langmem_adapters.files.locations import Connection, FileLocation, check_version, close_all, removing_if_damaged
+from langmem_adapters.files.damage import removing_if_damaged
+from langmem_adapters.files.locations import Connection, FileLocation, check_version, close_all
 from langmem_adapters.files.sqlite_errors import SQLITE_ERRORS, SQLiteError, lacks_tables
 
+_CREATE_TABLE = "CREATE TABLE IF NOT EXISTS langmem_schema (name TEXT PRIMARY KEY, version INTEGER NOT NULL)"
 _BEGIN_READ, _BEGIN_WRITE, _NO_BEGIN = "BEGIN", "BEGIN IMMEDIATE", ""
 _MAX_WAIT_SECONDS = 5.0  # while other writers make progress
 _WAL_LIMIT_BYTES = 32_000_000  # kept for the next writers; a long reader lets it grow beyond that
@@ -99,7 +101,7 @@ class Database:
         return _Transaction(self, _NO_BEGIN, self._breaker)
 
     def clearing(self) -> contextlib.AbstractContextManager[None]:
-        """Wrap the clearing of something: see :func:`~langmem_adapters.files.locations.removing_if_damaged`."""
+        """Wrap the clearing of something: see :func:`~langmem_adapters.files.damage.removing_if_damaged`."""
         return removing_if_damaged(self.location, _close_idle, disposable=self.disposable)
 
     def fetch_all(self, select: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
@@ -250,9 +252,7 @@ class Database:
     def _prepare(self, connection: Connection) -> None:
         connection.execute("PRAGMA page_size=8192")  # takes effect on a new file only
         self._enter_wal(connection)
-        connection.execute(
-            "CREATE TABLE IF NOT EXISTS langmem_schema (name TEXT PRIMARY KEY, version INTEGER NOT NULL)"
-        )
+        connection.execute(_CREATE_TABLE)
         if self._version(connection) < len(self._schema):
             connection.execute(_BEGIN_WRITE)
             done = self._version(connection)  # another process may have been first, even one of a newer version

@@ -12,15 +12,15 @@ import sqlite3
 import sys
 import time
 import weakref
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from langmem_adapters.concurrency import forks, pauses
 from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.errors import ConfigurationError, StoreError, StoreUnavailable
-from langmem_adapters.files.sqlite_errors import SQLITE_ERRORS, SQLiteError, is_damage, to_store_error
+from langmem_adapters.files.sqlite_errors import SQLITE_ERRORS, SQLiteError, to_store_error
 
 FILE_ENCODING = sys.getfilesystemencoding()
 """In which this process writes names of files: UTF-8, except in some locales."""
@@ -30,7 +30,7 @@ IN_MEMORY = ":memory:"
 
 _RETRY_SECONDS = 0.01
 _MIN_VERSION = (3, 24)  # the first with ON CONFLICT DO UPDATE
-_removal_lock, _listing_lock = ForkSafeLock(), ForkSafeLock()
+_listing_lock = ForkSafeLock()
 _Identity: TypeAlias = "tuple[int, int] | None"
 
 
@@ -109,6 +109,7 @@ class FileLocation:
         self._given_path = path
         self.in_memory: bool = path == IN_MEMORY
         self.path: str = path if self.in_memory else absolute_path(Path(path))
+        self.is_damaged: bool = False  # as an index has found, until the file is replaced or removed
         self._old_wal: _Identity = None  # of a file that was replaced
         self._latest_connection: Callable[[], Connection | None] = lambda: None  # may be in use
 
@@ -167,7 +168,7 @@ class FileLocation:
         if self.in_memory:
             return True
         if connection.file is None or connection.file != _identity(self.path):
-            self._old_wal = connection.wal
+            self._old_wal, self.is_damaged = connection.wal, False
             return False
         return connection.wal is None or connection.wal == _identity(connection.wal_path)
 
@@ -210,32 +211,7 @@ def close_all(connections: list[Connection], pid: int) -> None:
             connections.pop().close()
 
 
-@contextmanager
-def removing_if_damaged(location: FileLocation, close: Callable[[], None], *, disposable: bool) -> Iterator[None]:
-    """Wrap the clearing of something: if its file is damaged and ``disposable``, close and remove the file.
-
-    A file that another process has replaced meanwhile stays.
-    """
-    before = _file_state(location)
-    try:
-        yield
-    except StoreError as error:
-        if not disposable or not is_damage(error):
-            raise
-        with _removal_lock.held():
-            if _file_state(location) != before:
-                return
-            close()
-            try:
-                for suffix in ("-wal", "-shm", ""):
-                    Path(f"{location.file}{suffix}").unlink(missing_ok=True)
-            except OSError as failure:  # as on Windows, where another process has it open
-                raise StoreUnavailable(
-                    f"{location.path} is damaged, and cannot be removed ({failure.strerror}): end whatever has it open"
-                ) from failure
-
-
-def _file_state(location: FileLocation) -> tuple[int, int, int] | None:
+def file_state(location: FileLocation) -> tuple[int, int, int] | None:
     """Which file is there, and since when: the inode of a removed file may be reused at once."""
     try:
         status = os.stat(location.path)  # noqa: PTH116 - as below

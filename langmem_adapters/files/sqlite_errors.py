@@ -15,13 +15,18 @@ SQLITE_ERRORS = (sqlite3.Error, UnicodeDecodeError)
 """The latter comes from Python, in place of an error whose message quotes a damaged name."""
 
 _NEEDED_DESCRIPTORS = 4  # that SQLite opens at once: the file, its -wal, its -shm, and one to spare
-_DAMAGE_SIGNS = ("malformed", "not a database", "unsupported file format", "too big")  # "too big" in SQLite up to 3.31
+_DAMAGE_SIGNS = (
+    *("malformed", "not a database", "unsupported file format"),
+    "too big",  # in SQLite up to 3.31
+    *("Could not decode", "constraint failed"),  # a text that is none any more, a value that there cannot be
+)
 _DAMAGED_NAME_SIGNS = ("no such ", "already exists")  # of a table whose name or version was damaged into another one
 _EXPLANATIONS = (
     ("is full", " is on a disk that is full: make room there"),
     ("readonly", " is read-only: give this process the right to write to it and its folder"),
     ("not a database", " is not an SQLite database"),
     ("values were supplied", " was written by a newer version of langmem_adapters; upgrade to write to it"),
+    ("Could not decode", " holds a damaged text"),
     ("json_each", ": the SQLite of this Python has no JSON functions: use a Python with SQLite 3.38 or newer"),
     ("disk I/O", ": disk I/O error: see whether its disk is full or fails, or its -wal was removed while it was open"),
     ("locking protocol", " cannot be locked, as on some network file systems: put it on a disk of this machine"),
@@ -29,8 +34,9 @@ _EXPLANATIONS = (
 
 
 def sqlite_message(error: BaseException | None) -> str:
-    """What SQLite says, in one line, whatever it quotes."""
+    """What SQLite says, in one line, whatever it quotes; of a damaged value, it quotes all of it."""
     text = error.object.decode("utf-8", "replace") if isinstance(error, UnicodeDecodeError) else str(error)
+    text = text.partition(" with text ")[0]
     return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
 
 

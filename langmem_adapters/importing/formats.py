@@ -15,7 +15,7 @@ from langmem_adapters.importing.locomo import read_locomo
 from langmem_adapters.importing.metagpt import read_collections
 from langmem_adapters.importing.openai import read_chat_message
 from langmem_adapters.importing.transcript import Transcript, to_transcripts
-from langmem_adapters.json_files import LocatedValue, text_of, values_of
+from langmem_adapters.json_files import LocatedValue, read_all, text_of, values_of
 from langmem_adapters.sessions import Line, parse_lines
 from langmem_adapters.text import decode_escaped_utf8
 from langmem_adapters.validation import check_text
@@ -57,7 +57,8 @@ def read_transcripts(
         if format_ == "metagpt" or (format_ == "auto" and (path / "chroma.sqlite3").is_file()):
             _refuse_session(session, "metagpt")
             return read_collections(path)
-        text = text_of(path.read_bytes())
+        with path.open("rb") as file:
+            text = text_of(read_all(file))
         values = values_of(text, lines=format_ == "jsonl" or ".jsonl" in path.suffixes)
         if len(values) == 1 and text.lstrip().startswith('"'):  # LlamaIndex persisted its chat stores so at first
             values = values_of(values[0].value)

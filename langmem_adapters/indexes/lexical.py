@@ -12,7 +12,8 @@ from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
-from langmem_adapters.errors import ConfigurationError, Conflict, SearchError, search_errors
+from langmem_adapters.errors import ConfigurationError, Conflict, SearchError
+from langmem_adapters.files.damage import search_errors
 from langmem_adapters.files.database import Database
 from langmem_adapters.files.locations import path_to_show
 from langmem_adapters.indexes.lexical_cache import RowCache
@@ -134,7 +135,7 @@ class LexicalIndex(Shared):
     ) -> None:
         added_rows = [self._to_row(document) for document in upsert]
         version = int.from_bytes(os.urandom(8), "big", signed=True)
-        with search_errors("lexical"), self._database.writing() as connection, connection:
+        with search_errors("lexical", self._database.location), self._database.writing() as connection, connection:
             position_rows = connection.execute(_SELECT_POSITION, (self._row_name(namespace),)).fetchall()
             if since is not None and (to_position(position_rows) or START) != since:
                 raise Conflict("the lexical index was changed by another follower")
@@ -155,14 +156,14 @@ class LexicalIndex(Shared):
                 )
 
     def position(self, namespace: Namespace) -> Position | None:
-        with search_errors("lexical"):
+        with search_errors("lexical", self._database.location):
             return to_position(self._database.fetch_all(_SELECT_POSITION, (self._row_name(namespace),)))
 
     def search(self, namespace: Namespace, query: str, k: int) -> list[Hit]:
         name, terms = self._row_name(namespace), self._query_terms(query)
         if k <= 0 or not terms:
             return []
-        with search_errors("lexical"), self._database.reading() as connection, connection:
+        with search_errors("lexical", self._database.location), self._database.reading() as connection, connection:
             corpus = self._read_corpus(connection, name)
             if corpus is None:
                 return []
@@ -172,7 +173,7 @@ class LexicalIndex(Shared):
 
     def within(self, namespace: Namespace, query: str, thread: str) -> list[Hit]:
         name, terms = self._row_name(namespace), self._query_terms(query)
-        with search_errors("lexical"), self._database.reading() as connection, connection:
+        with search_errors("lexical", self._database.location), self._database.reading() as connection, connection:
             corpus = self._read_corpus(connection, name)
             if corpus is None:
                 return []
@@ -182,7 +183,7 @@ class LexicalIndex(Shared):
 
     def nameless(self, namespace: Namespace, query: str) -> str:
         name = self._row_name(namespace)
-        with search_errors("lexical"), self._database.reading() as connection, connection:
+        with search_errors("lexical", self._database.location), self._database.reading() as connection, connection:
             corpus = self._read_corpus(connection, name)
             if corpus is None:
                 return query
@@ -191,7 +192,7 @@ class LexicalIndex(Shared):
 
     def gather(self, namespace: Namespace, query: str, k: int, also: Sequence[str] = ()) -> Evidence | None:
         name = self._row_name(namespace)
-        with search_errors("lexical"), self._database.reading() as connection, connection:
+        with search_errors("lexical", self._database.location), self._database.reading() as connection, connection:
             corpus = self._read_corpus(connection, name)
             if corpus is None:
                 return None
@@ -206,13 +207,13 @@ class LexicalIndex(Shared):
     def namespaces(self, prefix: Namespace = ()) -> list[Namespace]:
         """The namespaces that begin with ``prefix`` and of which anything is kept, whichever analyzer built it."""
         start = encode_namespace(prefix)
-        with search_errors("lexical"):
+        with search_errors("lexical", self._database.location):
             rows = self._database.fetch_all(_SELECT_NAMES, (start, f"{start}\x7f"))
-        return list(dict.fromkeys(decode_namespace(name) for (name,) in rows))
+            return list(dict.fromkeys(decode_namespace(name) for (name,) in rows))
 
     def clear(self, namespace: Namespace) -> None:
         """Forget a namespace, whichever analyzer built it."""
-        with search_errors("lexical"), self._database.clearing():
+        with search_errors("lexical", self._database.location), self._database.clearing():
             clear_namespace(self._database, namespace)
 
     def close(self) -> None:

@@ -136,13 +136,14 @@ def remove_document(
 ) -> int | None:
     """Remove a document. If it stood in ``kept_thread``, its number is returned, and stays reserved for it."""
     row = connection.execute(
-        "SELECT number, length, speaker, terms FROM langmem_lexical_documents WHERE namespace = ? AND id = ?",
+        "SELECT number, length, speaker, CAST(terms AS BLOB) FROM langmem_lexical_documents"  # an error quotes texts
+        " WHERE namespace = ? AND id = ?",
         (namespace, id_),
     ).fetchone()
     if row is None:
         return None
     number, length, speaker, terms = row
-    keys = [(namespace, to_bytes(term)) for term in json.loads(terms)]
+    keys = [(namespace, to_bytes(term)) for term in json.loads(to_text(terms))]
     connection.executemany(
         "DELETE FROM langmem_lexical_postings WHERE namespace = ? AND term = ? AND document = ?",
         [(*key, number) for key in keys],

@@ -19,6 +19,7 @@ _BLOCK_SIZE = 400_000  # numbers multiplied at a time; with more, BLAS wakes thr
 _EXACT_BLOCK_SIZE = 12_000  # numbers converted to 64 bits at a time; for more, memory is requested from the system
 _CACHED_SIZE = 1_500_000  # numbers that fit into a processor's caches, which takes half the time of a first pass
 _MIN_REDUCTION = 8  # a first pass pays if it leaves at most one row of so many
+_LENGTH_TOLERANCE = 1e-3  # of a squared length
 _COSINE_TOLERANCE = 2e-5  # twice the error of a cosine in 32 bits; cosines this close are compared in 64
 _Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 
@@ -111,10 +112,16 @@ class Matrix:
         return int(self._numbers[self._count - 1]), self._ids[self._count - 1]
 
     def extend(self, rows: list[tuple[int, bytes, bytes]], expected: int) -> None:
-        """Add ``(number, id, stored vector)``; the total will be ``expected``, or more."""
+        """Add ``(number, id, stored vector)``; the total will be ``expected``, or more.
+
+        Raises ValueError for a damaged vector: one would be the nearest to every query, or hide all others.
+        """
         start, end = self._count, self._count + len(rows)
         numbers, ids, stored_vectors = zip(*rows, strict=True)
         new_vectors = np.frombuffer(b"".join(stored_vectors), "<f4").reshape(len(rows), -1)
+        squared_lengths = np.einsum("ij,ij->i", new_vectors, new_vectors)
+        if not (abs(squared_lengths - 1) < _LENGTH_TOLERANCE).all():
+            raise ValueError("a vector has not the length 1")
         if end > len(self._numbers):
             capacity = max(end, expected, start * 5 // 4)
             self._vectors = _resized(self._vectors.reshape(-1, new_vectors.shape[1]), capacity)

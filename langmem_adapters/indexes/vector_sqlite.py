@@ -9,12 +9,13 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from langmem_adapters.concurrency.forks import reset_in_child
 from langmem_adapters.embedding import Embedding, Vector
-from langmem_adapters.errors import search_errors
+from langmem_adapters.files.damage import search_errors
 from langmem_adapters.files.database import Database
 from langmem_adapters.files.locations import path_to_show
 from langmem_adapters.files.unlinking import Unlinking, removal_sql
@@ -79,6 +80,7 @@ class SQLiteVectors:
             fails_fast=timeout is not None,
             disposable=disposable,
         )
+        self._errors = partial(search_errors, "vector", self._database.location)
         self._max_bytes = megabytes * _MEGABYTE
         reset_in_child(self)
 
@@ -88,9 +90,9 @@ class SQLiteVectors:
         self._matrices: OrderedDict[str, Matrix] = OrderedDict()
 
     def watermark(self, name: str) -> Watermark | None:
-        with search_errors("vector"):
+        with self._errors():
             rows = self._database.fetch_all(_SELECT_NAMESPACE, (name,))
-        return _to_namespace(rows[0]).mark if rows else None
+            return _to_namespace(rows[0]).mark if rows else None
 
     def change(
         self,
@@ -102,7 +104,7 @@ class SQLiteVectors:
         position: Position | None,
         since: Position | None = None,
     ) -> None:
-        with search_errors("vector"), self._database.writing() as connection, connection:
+        with self._errors(), self._database.writing() as connection, connection:
             namespace = _find_namespace(connection, name)
             check_position(namespace and namespace.mark, maker, since)
             number = _ensure_namespace(connection, name, maker)
@@ -130,12 +132,14 @@ class SQLiteVectors:
                 )
 
     def nearest(self, name: str, maker: EmbedderSpec, vector: Vector, k: int) -> list[tuple[str, float]]:
-        snapshot = self._read_matrix(name, maker, Matrix.snapshot)
-        return [] if snapshot is None else [(to_text(id_), cosine) for id_, cosine in snapshot.nearest(vector, k)]
+        with self._errors():
+            snapshot = self._read_matrix(name, maker, Matrix.snapshot)
+            return [] if snapshot is None else [(to_text(id_), cosine) for id_, cosine in snapshot.nearest(vector, k)]
 
     def cosines(self, name: str, maker: EmbedderSpec, vector: Vector, ids: Sequence[str]) -> dict[str, float]:
         stored_ids = [to_bytes(id_) for id_ in ids]
-        cosines = self._read_matrix(name, maker, lambda matrix: matrix.cosines(vector, stored_ids))
+        with self._errors():
+            cosines = self._read_matrix(name, maker, lambda matrix: matrix.cosines(vector, stored_ids))
         if cosines is None:
             return {}
         return {id_: cosine for id_, cosine in zip(ids, cosines, strict=True) if cosine is not None}
@@ -145,23 +149,23 @@ class SQLiteVectors:
     ) -> dict[str, float]:
         """Late interaction with the pieces of a query: :func:`~langmem_adapters.indexes.vector_pieces.max_sim`."""
         stored_ids = [to_bytes(id_) for id_ in (*previous_ids, *previous_ids.values())]
-        all_numbers = self._read_matrix(name, maker, lambda matrix: matrix.row_numbers(stored_ids))
-        if all_numbers is None:
-            return {}
-        numbers, previous_numbers = all_numbers[: len(previous_ids)], all_numbers[len(previous_ids) :]
-        requested = {number for number in (*numbers, *previous_numbers) if number}
-        with search_errors("vector"):
+        with self._errors():
+            all_numbers = self._read_matrix(name, maker, lambda matrix: matrix.row_numbers(stored_ids))
+            if all_numbers is None:
+                return {}
+            numbers, previous_numbers = all_numbers[: len(previous_ids)], all_numbers[len(previous_ids) :]
+            requested = {number for number in (*numbers, *previous_numbers) if number}
             pieces = dict(self._database.fetch_all(_SELECT_PIECES, (json.dumps(list(requested)),)))
-        scores = max_sim(query_pieces, pieces, list(zip(numbers, previous_numbers, strict=True)))
+            scores = max_sim(query_pieces, pieces, list(zip(numbers, previous_numbers, strict=True)))
         return {id_: scores[number] for id_, number in zip(previous_ids, numbers, strict=True) if number in scores}
 
     def namespaces(self, prefix: str) -> list[str]:
         """The names with this beginning."""
-        with search_errors("vector"):
+        with self._errors():
             return [name for (name,) in self._database.fetch_all(_SELECT_NAMES, (prefix, f"{prefix}\x7f"))]
 
     def clear(self, name: str) -> None:
-        with search_errors("vector"), self._database.clearing():
+        with self._errors(), self._database.clearing():
             select = "SELECT number FROM langmem_vector_namespaces WHERE name = ?"
             _NAMESPACE_TABLES.clear(self._database, name, select, name)
 
@@ -182,7 +186,7 @@ class SQLiteVectors:
         with matrix.lock:
             old_size = matrix.size
             # The lock before the transaction, so that a later caller never sees an earlier state.
-            with search_errors("vector"), self._database.reading() as connection, connection:
+            with self._database.reading() as connection, connection:
                 namespace = _find_namespace(connection, name)
                 if namespace is None or not (namespace.documents and namespace.mark.maker.fits(maker)):
                     namespace = None

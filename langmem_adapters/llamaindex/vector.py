@@ -9,6 +9,7 @@ import sqlite3
 import uuid
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from operator import mul
 from pathlib import Path
 from typing import NamedTuple, cast
@@ -19,7 +20,8 @@ from llama_index.core.vector_stores.types import BasePydanticVectorStore, Vector
 
 from langmem_adapters.concurrency.locks import ForkSafeLock, lock_of
 from langmem_adapters.embedding import Embedding, Vector
-from langmem_adapters.errors import ConfigurationError, Conflict, SearchError, search_errors
+from langmem_adapters.errors import ConfigurationError, Conflict, SearchError
+from langmem_adapters.files.damage import search_errors
 from langmem_adapters.files.database import Database
 from langmem_adapters.indexes.vector import EmbedderSpec, Watermark, check_position
 from langmem_adapters.keys import fingerprint, to_bytes, to_text
@@ -96,6 +98,7 @@ class NodeVectors:
         check_sync_functions(new_id=new_id)
         self._store = store
         self._ledger = Database(ledger, schema=_SCHEMA, name="nodes")
+        self._ledger_errors = partial(search_errors, "vector", self._ledger.location)
         self._batch = batch
         self._new_id = new_id
         location = self._ledger.location
@@ -105,7 +108,7 @@ class NodeVectors:
 
     def watermark(self, name: str) -> Watermark | None:
         """What is known of a namespace; None if it has not begun."""
-        with search_errors("vector"), self._ledger.reading() as connection, connection:
+        with self._ledger_errors(), self._ledger.reading() as connection, connection:
             namespace = _find_namespace(connection, name)
             return namespace and namespace.mark
 
@@ -124,7 +127,7 @@ class NodeVectors:
             namespace = self._start_namespace(name, maker, since)
             added = {_node(namespace.generation, id_): (id_, embedding.vector) for id_, embedding in upsert.items()}
             deleted = [_node(namespace.generation, id_) for id_ in delete]
-            with search_errors("vector"), self._ledger.writing() as connection, connection:
+            with self._ledger_errors(), self._ledger.writing() as connection, connection:
                 rows = (connection.execute(_NODE, (node,)).fetchone() for node in dict.fromkeys([*deleted, *added]))
                 existing = dict(filter(None, rows))
                 connection.executemany(
@@ -137,7 +140,7 @@ class NodeVectors:
             self._delete(namespace.generation, existing)
             self._add(namespace.generation, {node: vector for node, (_, vector) in added.items()})
             try:
-                with search_errors("vector"), self._ledger.writing() as connection, connection:
+                with self._ledger_errors(), self._ledger.writing() as connection, connection:
                     current = _find_namespace(connection, name)
                     check_position(current and current.mark, maker, since)
                     removable = [(node,) for node in deleted if node not in added]
@@ -150,20 +153,20 @@ class NodeVectors:
             except Conflict:
                 self._clear(name)  # by now it holds changes of both
                 self._remove([*added])
-                with search_errors("vector"), self._ledger.writing() as connection, connection:
+                with self._ledger_errors(), self._ledger.writing() as connection, connection:
                     connection.executemany("DELETE FROM langmem_nodes WHERE node = ?", [(node,) for node in added])
                 raise
 
     def nearest(self, name: str, maker: EmbedderSpec, vector: Vector, k: int) -> list[tuple[str, float]]:
         """The ``k`` ids that the store finds nearest, by their cosine."""
-        with search_errors("vector"), self._ledger.reading() as connection, connection:
+        with self._ledger_errors(), self._ledger.reading() as connection, connection:
             namespace = _find_namespace(connection, name)
             if namespace is None or not namespace.mark.maker.fits(maker):
                 return []
             if connection.execute(_NODES, (namespace.number, 1)).fetchone() is None:
                 return []  # the store may have no place for vectors yet
         nodes = self._query(namespace.generation, vector, k)
-        with search_errors("vector"), self._ledger.reading() as connection, connection:
+        with self._ledger_errors(), self._ledger.reading() as connection, connection:
             if len(nodes) < k:
                 rows = connection.execute(_NODES, (namespace.number, _MAX_EXACT_VECTORS)).fetchall()
                 nodes += [node for node, _ in rows]
@@ -172,7 +175,7 @@ class NodeVectors:
 
     def cosines(self, name: str, maker: EmbedderSpec, vector: Vector, ids: Sequence[str]) -> dict[str, float]:
         """The cosines of some ids; those that do not exist are left out."""
-        with search_errors("vector"), self._ledger.reading() as connection, connection:
+        with self._ledger_errors(), self._ledger.reading() as connection, connection:
             namespace = _find_namespace(connection, name)
             if namespace is None or not namespace.mark.maker.fits(maker):
                 return {}
@@ -180,7 +183,7 @@ class NodeVectors:
 
     def namespaces(self, start: str) -> list[str]:
         """The names that begin with this."""
-        with search_errors("vector"):
+        with self._ledger_errors():
             return [name for (name,) in self._ledger.fetch_all(_NAMES, (start, f"{start}\x7f"))]
 
     def clear(self, name: str) -> None:
@@ -189,7 +192,7 @@ class NodeVectors:
             self._clear(name)
 
     def _clear(self, name: str) -> None:
-        with search_errors("vector"), self._ledger.writing() as connection, connection:
+        with self._ledger_errors(), self._ledger.writing() as connection, connection:
             namespace = _find_namespace(connection, name)
             if namespace is None:
                 return
@@ -199,7 +202,7 @@ class NodeVectors:
                 "UPDATE langmem_node_namespaces SET seq = -1, entry = x'' WHERE number = ?", (namespace.number,)
             )
         self._delete(namespace.generation, nodes)
-        with search_errors("vector"), self._ledger.writing() as connection, connection:
+        with self._ledger_errors(), self._ledger.writing() as connection, connection:
             connection.execute("DELETE FROM langmem_nodes WHERE namespace = ?", (namespace.number,))
             connection.execute("DELETE FROM langmem_node_namespaces WHERE number = ?", (namespace.number,))
 
@@ -216,7 +219,7 @@ class NodeVectors:
         check_position(mark, maker, since)
         if mark is not None and not mark.maker.fits(maker):
             self._clear(name)
-        with search_errors("vector"), self._ledger.writing() as connection, connection:
+        with self._ledger_errors(), self._ledger.writing() as connection, connection:
             # A random number: the next one in turn might be one whose former namespace others still ask for.
             connection.execute(
                 "INSERT OR IGNORE INTO langmem_node_namespaces (number, name, generation, embedder)"

@@ -55,7 +55,7 @@ class VectorRecall:
         self._warned: set[str] = set()
         with contextlib.suppress(TypeError), _warned_lock.held():  # an index without a hash gets its own
             self._warned = _warned.setdefault(index, self._warned)
-        self._lock = ForkSafeLock()
+        self._lock, self._follow_lock = ForkSafeLock(), ForkSafeLock()
         self._running_pid = 0  # a process id: a forked child does not run it
         self._is_pending = False
         self._follow_failed_at: float | None = None
@@ -65,18 +65,23 @@ class VectorRecall:
         self._refused_ids: set[str] = set()
 
     def follow(self, report: Callable[[int], object] | None = None) -> None:
-        """Embed what the vectors lack, and report how much it was. Raises what went wrong."""
-        behind_position = self._behind_position
-        try:
-            self._records.follow(report, index=self._index)
-            if isinstance(self._index, SelectiveIndex):
-                with own_index_errors(self._index):
-                    self._retry_refused(self._index)
-        except BaseException:
-            self._follow_failed_at, self._level_position = self._clock(), None
-            raise
-        self._follow_failed_at = self._search_failed_at = None
-        self._level_position = behind_position
+        """Embed what the vectors lack, and report how much it was. Raises what went wrong.
+
+        Afterwards, nothing in the background is still to look at what was added before: it might open an index that was
+        closed since.
+        """
+        with self._follow_lock.held():
+            self._is_pending, behind_position = False, self._behind_position
+            try:
+                self._records.follow(report, index=self._index)
+                if isinstance(self._index, SelectiveIndex):
+                    with own_index_errors(self._index):
+                        self._retry_refused(self._index)
+            except BaseException:
+                self._follow_failed_at, self._level_position = self._clock(), None
+                raise
+            self._follow_failed_at = self._search_failed_at = None
+            self._level_position = behind_position
 
     def _retry_refused(self, index: SelectiveIndex) -> None:
         """Give the embedder again what it refused: some refusals were temporary."""
@@ -108,11 +113,18 @@ class VectorRecall:
             self._count("behind", error)
 
     def _catch_up(self) -> None:
-        while self._take_pending():
-            try:
-                self.follow()
-            except BaseException as error:  # noqa: BLE001, PERF203 - even a cancelled client's: it is counted, and retried
-                self._count("behind", error)
+        while self._follow_pending():
+            pass
+
+    def _follow_pending(self) -> bool:
+        with self._follow_lock.held():
+            is_pending = self._take_pending()
+            if is_pending:
+                try:
+                    self.follow()
+                except BaseException as error:  # noqa: BLE001 - even a cancelled client's: it is counted, and retried
+                    self._count("behind", error)
+            return is_pending
 
     def _take_pending(self) -> bool:
         """Whether anything was added since the last call; if not, the next addition starts another thread."""

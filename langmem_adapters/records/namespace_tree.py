@@ -19,6 +19,7 @@ from langmem_adapters.expiry import EMPTY_TTL_SECONDS
 from langmem_adapters.flow import Flow, gather, run, step
 from langmem_adapters.keys import Namespace, decode_namespace, encode_namespace
 from langmem_adapters.protocols import Store
+from langmem_adapters.warn_once import warn_of_damage
 
 _Kind = Literal["items", "below"]
 _ADDITION_KEY = ""  # the key of the latest addition's token
@@ -78,7 +79,7 @@ class NamespaceTree:
 
     def _children(self, node: Namespace) -> Flow[list[_Child]]:
         values = yield from step(self._store.get, (*self._root, *node))
-        return [_parse_child(key) for key in values if key != _ADDITION_KEY]
+        return [child for key in values if key != _ADDITION_KEY and (child := _parse_child(key)) is not None]
 
     def remove(self, namespace: Namespace, *, only_if: Callable[[], bool]) -> None:
         """Remove a namespace, and the branches that led only to it, unless it is added again at this moment."""
@@ -138,6 +139,11 @@ class NamespaceTree:
         return bool(other_keys)
 
 
-def _parse_child(key: str) -> _Child:
-    kind, _, label = key.partition(" ")
-    return _Child("items" if kind == "items" else "below", *decode_namespace(label))
+def _parse_child(key: str) -> _Child | None:
+    """The child of a key; None, with a warning, if that is damaged: the others are found all the same."""
+    kind, _, name = key.partition(" ")
+    labels = decode_namespace(name)
+    if len(labels) != 1:
+        warn_of_damage(key, "the name of a namespace of items is damaged: it is not listed until an item is put there")
+        return None
+    return _Child("items" if kind == "items" else "below", labels[0])

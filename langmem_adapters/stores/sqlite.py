@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from langmem_adapters.clocks import unix_time
-from langmem_adapters.errors import Conflict
+from langmem_adapters.errors import Conflict, StoreError
 from langmem_adapters.files.database import Database
 from langmem_adapters.files.locations import path_to_show, vacuum_file
 from langmem_adapters.inspection import Dates, Finding, Health, StoreStats
@@ -187,6 +187,8 @@ class SQLiteStore(Shared):
                 ).fetchall()
             if not rows:
                 return
+            if rows[-1][0] < start:  # they were listed before, and would be listed without an end
+                raise StoreError(f"{self._database.path} is damaged: its names are out of order")
             yield from (decode_namespace(name) for (name,) in rows)
             start = rows[-1][0] + "\0"
 
