@@ -34,6 +34,7 @@ __all__ = [
     "new_occurrences",
     "says_one_of",
     "successor_id",
+    "was_said_in",
     "with_occurrences",
 ]
 
@@ -209,6 +210,11 @@ def says_one_of(messages: Sequence[Message]) -> Callable[[Message], bool]:
     """A function that tells whether a message says the same as one of these. They are not read before it is called."""
     texts = functools.cache(lambda: {fold_text(message.text) for message in messages})
     return lambda message: bool(messages) and fold_text(message.text) in texts()
+
+
+def was_said_in(session: str, memory: Memory) -> bool:
+    """Whether a memory was said in a session; "" stands for any."""
+    return not session or any(occurrence.session == session for occurrence in memory.occurrences)
 
 
 def _fold_word(word: str, position: int) -> str:
