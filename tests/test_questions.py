@@ -142,6 +142,15 @@ def test_small_talk_around_a_question_does_not_lead_away_from_it(memory: LongTer
     assert found(memory, AROUND.format("The red bike, I mean."))[0] == "chat"
 
 
+def test_a_long_text_beside_a_question_counts_no_more_than_two_sentences() -> None:
+    asides = [f"word{n}" for n in range(120)]
+    counts = query_terms(f"{' '.join(asides)}.\nWhere is my bike?", analyze, STOP_WORDS)
+    assert counts[analyze("bike")[0]] == 1
+    assert sum(counts[aside] for aside in asides) == pytest.approx(12)
+    few = query_terms(f"{' '.join(asides[:24])}.\nWhere is my bike?", analyze, STOP_WORDS)
+    assert {few[aside] for aside in asides[:24]} == {0.5}
+
+
 def test_what_stands_beside_a_question_is_searched_for_too(memory: LongTermMemory) -> None:
     assert found(memory, "I need a roof for the shed. What does one cost?")[0] == "roof"
     assert found(memory, "My shed. Which colour?")[0] == "shed"
