@@ -13,12 +13,13 @@ from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.flow import Flow, arun, run, step
 from langmem_adapters.keys import Namespace
 from langmem_adapters.language.analysis import matching
+from langmem_adapters.language.questions import separate_questions, subject_of
 from langmem_adapters.model import Memory, Message, Recalled, Scope
 from langmem_adapters.progress import Progress, advancing
 from langmem_adapters.protocols import Index, SemanticIndex, Store
 from langmem_adapters.recall.forgetting import forget
 from langmem_adapters.recall.keeping import are_stored, correct_memory, remember
-from langmem_adapters.recall.memories import RECALLED, MemoryReader, narrowed_session, says_one_of
+from langmem_adapters.recall.memories import RECALLED, MemoryReader, narrowed_session, says_one_of, was_said_in
 from langmem_adapters.recall.reranking import Reranker
 from langmem_adapters.recall.search import Search
 from langmem_adapters.recall.vectors import VectorRecall
@@ -131,10 +132,10 @@ class LongTermMemory(Shared):
         Args:
             query: What to look for. An empty query finds nothing.
             k: The most memories to return; 0 or less finds nothing.
-            exclude: Messages that the reader sees anyway: memories with the same words are left out.
+            exclude: Messages that the reader sees anyway, in order: memories with the same words are left out. A
+                question that refers to what was said before is searched with the user's question before it.
             where: Returns whether a memory is wanted; the ``k`` best wanted ones are returned.
-            scope: Narrows a user's memories to those of one session. The scope of another user or tenant raises
-                ConfigurationError.
+            scope: Narrows a user's memories to one session; that of another user or tenant raises ConfigurationError.
             explain: Fill ``signals`` of each result with what each signal added to its score.
         """
         return run(self.search_flow(query, k, exclude=exclude, where=where, scope=scope, explain=explain))
@@ -269,15 +270,14 @@ class LongTermMemory(Shared):
 
         def matching_memory(id_: str, data: bytes) -> Memory | None:
             memory = self._reader.memory(id_, data)
-            if memory is None or is_excluded(memory.message):
-                return None
-            if session and all(occurrence.session != session for occurrence in memory.occurrences):
+            if memory is None or is_excluded(memory.message) or not was_said_in(session, memory):
                 return None
             return memory if where is None or validation.plain_answer("where", where(memory)) else None
 
         candidate_count = k if self._reranker is None or not rerank else self._reranker.candidate_count(k)
         query = query[:_MAX_QUERY_CHARS]
-        search = yield from self._start_search(query)
+        said_before = (said.text for said in reversed(excluded_messages) if said.role == "user" and said.text != query)
+        search = yield from self._start_search(separate_questions(query, subject_of(said_before)))
         matches = yield from step(search.best, candidate_count, matching_memory, session, explain=explain)
         recalled = [Recalled(memory, match.score, match.signals if explain else {}) for match, memory in matches]
         if self._reranker is not None and rerank:
@@ -286,11 +286,11 @@ class LongTermMemory(Shared):
 
     def candidates_flow(self, query: str, k: int) -> Flow[dict[str, dict[str, float]]]:
         """The candidates of a search for ``k``, by id, with their signals before weighting, each from 0 to 1."""
-        search = yield from self._start_search(query[:_MAX_QUERY_CHARS])
+        search = yield from self._start_search([query[:_MAX_QUERY_CHARS]])
         return (yield from step(search.candidates, k))
 
-    def _start_search(self, query: str) -> Flow[Search]:
-        search = Search(self._records, self._vector_recall, self._weighted_signals, query=query, now=self._clock())
+    def _start_search(self, queries: Sequence[str]) -> Flow[Search]:
+        search = Search(self._records, self._vector_recall, self._weighted_signals, queries=queries, now=self._clock())
         yield from search.embed_ahead()
         return search
 

@@ -1,4 +1,4 @@
-"""A message is searched for what it asks: greetings count little, and what is said beside a question half (E1)."""
+"""A message is searched for each of its questions: greetings count little, what is said beside a question half (E1)."""
 
 from __future__ import annotations
 
@@ -10,13 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langmem_adapters import LongTermMemory, Message
+from langmem_adapters import BrainMemory, LongTermMemory, Message
+from langmem_adapters.embedding import Embedder
+from langmem_adapters.errors import ModelError
+from langmem_adapters.indexes import open_vectors
 from langmem_adapters.indexes.lexical import LexicalIndex
 from langmem_adapters.indexes.lexical_keyed import KeyedLexicalIndex
 from langmem_adapters.indexes.lexical_query import query_terms
 from langmem_adapters.language.analysis import STOP_WORDS, analyze
 from langmem_adapters.language.features import query_features
-from langmem_adapters.language.questions import asked_part
+from langmem_adapters.language.questions import asked_part, separate_questions, subject_of
 from langmem_adapters.protocols import Document
 from langmem_adapters.stores.memory import MemoryStore
 
@@ -29,14 +32,14 @@ AROUND = "We had coffee, cake and a biscuit. {} Thanks a lot!"
     [
         ("Hi! Where is my bike? Thanks!", "Where is my bike?"),
         ("We met. Where is my bike?", "Where is my bike?"),
-        ("Was Prof. Ada or Mrs. Ada there? Tell me.", "Was Prof. Ada or Mrs. Ada there? Tell me."),
-        ("I lost a key. Where is it? Who has the other one?", "I lost a key. Where is it? Who has the other one?"),
+        ("Was Prof. Ada or Mrs. Ada there? Tell me.", "Was Prof. Ada or Mrs. Ada there?"),
+        ("I lost a key. Where is it? Who has the other one?", "Where is it?  Who has the other one?"),
         ("Where is my bike?", "Where is my bike?"),
         ("Tell me where my bike is. Thanks.", "Tell me where my bike is. Thanks."),
         ("When did Dr. Smith and Mr. Jones visit St. Louis?", "When did Dr. Smith and Mr. Jones visit St. Louis?"),
         ("What is new in v2.5.1? I use 2.4.", "What is new in v2.5.1?"),
         ("See https://example.org/?q=bikes for more", "See https://example.org/?q=bikes for more"),
-        ("Ben sold his bike. Why did he do that?", "Ben sold his bike. Why did he do that?"),
+        ("Ben sold his bike. Why did he do that?", "Why did he do that?"),
         ("\u4f60\u597d\uff01\u8f66\u5728\u54ea\u91cc\uff1f\u8c22\u8c22", "\u8f66\u5728\u54ea\u91cc\uff1f"),
         ("> quoted line\n\nWho said \u201cI am late?\u201d\nBest, Ada", "Who said \u201cI am late?\u201d"),
         ("Really?! You know. Which shed?", "Really?!  Which shed?"),
@@ -54,6 +57,65 @@ def test_it_is_the_text_or_sentences_of_it_in_their_order(text: str) -> None:
     characters = iter(text)
     assert asked == text or all(character in characters for character in asked if character != " ")
     assert not asked or ("?" in asked or "\uff1f" in asked or "\u061f" in asked) or asked == text
+
+
+ROOF = "What does a new roof cost?"
+
+
+@pytest.mark.parametrize(
+    ("text", "subject", "separate"),
+    [
+        (f"Where is my red bike? {ROOF}", "", ["Where is my red bike?", ROOF]),
+        (f"I am home. Where is my red bike? {ROOF}", "", ["I am home.\nWhere is my red bike?", f"I am home.\n{ROOF}"]),
+        (f"{ROOF} Who made it for Ben?", "", [ROOF, "What does a new roof cost.\nWho made it for Ben?"]),
+        (
+            f"{ROOF} And in Rome? And Oslo?",
+            "",
+            [ROOF, *(f"{ROOF[:-1]}.\nAnd {place}?" for place in ("in Rome", "Oslo"))],
+        ),
+        (f"{ROOF} Do you know?", "", [f"{ROOF} Do you know?"]),
+        (f"How are you? {ROOF}", "", [f"How are you.\n{ROOF}"]),
+        (f"I sold it there. Why? {ROOF}", "", [f"I sold it there.\nWhy.\n{ROOF}"]),
+        (f"I met somebody. Where is he? {ROOF}", "", ["I met somebody.\nWhere is he?", f"I met somebody.\n{ROOF}"]),
+        (f"{ROOF} {ROOF}", "", [ROOF]),
+        (
+            " ".join(f"What does roof {n} cost?" for n in range(5)),
+            "",
+            [" ".join(f"What does roof {n} cost?" for n in range(5))],
+        ),
+        ("Who made it for Ben?", ROOF, ["What does a new roof cost.\nWho made it for Ben?"]),
+        ("who made it for ben", ROOF, ["What does a new roof cost.\nwho made it for ben?"]),
+        ("Who made it for Ben?", "", ["Who made it for Ben?"]),
+        ("Who made the bike for Ben?", ROOF, ["Who made the bike for Ben?"]),
+        ("I have a bike. Who made it for Ben?", ROOF, ["I have a bike.\nWho made it for Ben?"]),
+        ("It is old. I like it.", ROOF, ["It is old. I like it."]),
+        (
+            "\u8f66\u5728\u54ea\u91cc\uff1f\u8c01\u6709\u94a5\u5319\uff1f",
+            "",
+            ["\u8f66\u5728\u54ea\u91cc\uff1f", "\u8f66\u5728\u54ea\u91cc.\n\u8c01\u6709\u94a5\u5319\uff1f"],
+        ),
+        ("", "", [""]),
+        ("?", "", ["?"]),
+        ("", ROOF, [""]),
+    ],
+)
+def test_the_questions_of_a_message_one_by_one(text: str, subject: str, separate: list[str]) -> None:
+    assert separate_questions(text, subject) == separate
+
+
+@pytest.mark.parametrize(
+    ("latest_first", "subject"),
+    [
+        (["Thanks!", "Is it red?", f"Hi! {ROOF}"], ROOF),
+        ([f"{ROOF} Is it red?"], ROOF),
+        (["My shed needs a roof."], "My shed needs a roof."),
+        (["ok", "Is it red?"], ""),
+        ([*["ok"] * 5, ROOF], ""),
+        ([], ""),
+    ],
+)
+def test_what_a_conversation_is_about(latest_first: list[str], subject: str) -> None:
+    assert subject_of(latest_first) == subject
 
 
 @pytest.fixture
@@ -80,10 +142,60 @@ def test_small_talk_around_a_question_does_not_lead_away_from_it(memory: LongTer
     assert found(memory, AROUND.format("The red bike, I mean."))[0] == "chat"
 
 
+def test_a_long_text_beside_a_question_counts_no_more_than_two_sentences() -> None:
+    asides = [f"word{n}" for n in range(120)]
+    counts = query_terms(f"{' '.join(asides)}.\nWhere is my bike?", analyze, STOP_WORDS)
+    assert counts[analyze("bike")[0]] == 1
+    assert sum(counts[aside] for aside in asides) == pytest.approx(12)
+    few = query_terms(f"{' '.join(asides[:24])}.\nWhere is my bike?", analyze, STOP_WORDS)
+    assert {few[aside] for aside in asides[:24]} == {0.5}
+
+
 def test_what_stands_beside_a_question_is_searched_for_too(memory: LongTermMemory) -> None:
     assert found(memory, "I need a roof for the shed. What does one cost?")[0] == "roof"
     assert found(memory, "My shed. Which colour?")[0] == "shed"
     assert found(memory, "The bike in the shed. Where is it?")[0] == "bike"
+
+
+def test_each_question_of_a_message_finds_as_much(memory: LongTermMemory) -> None:
+    results = memory.search("Where is the red bike in the shed? Who ate a biscuit?", 5, explain=True)
+    assert [hit.memory.message.id for hit in results[:2]] == ["bike", "chat"]
+    assert results[0].score == pytest.approx(results[1].score)
+    assert all(sum(hit.signals.values()) == pytest.approx(hit.score) for hit in results)
+    assert [hit.score for hit in results] == sorted((hit.score for hit in results), reverse=True)
+    alone = [memory.search(text, 1)[0].score for text in ("Where is the red bike in the shed?", "Who ate a biscuit?")]
+    assert results[0].score == pytest.approx(sum(alone) / 2)
+    assert len({hit.memory.id for hit in results}) == len(results)
+
+
+def test_questions_that_find_nothing_take_nothing_away(memory: LongTermMemory) -> None:
+    assert found(memory, "Where is the red bike? Which xylophone sounds zany?")[0] == "bike"
+    assert found(memory, "Which zebra sounds zany? Which xylophone is quick?") == []
+
+
+@pytest.mark.parametrize("query", ["What would that cost?", "and what would that cost"])
+def test_a_question_refers_to_the_users_question_before_it(memory: LongTermMemory, query: str) -> None:
+    memory.add([Message(role="user", content="A car costs ten thousand.", id="car")], session="car")
+    before = [Message(role="user", content="Do we need another roof?"), Message(role="assistant", content="A car!")]
+    said = [*before, Message(role="user", content=query)]
+    assert found(memory, query)[0] == "car"
+    assert memory.search(query, 1, exclude=said)[0].memory.message.id == "roof"
+    brain = BrainMemory(MemoryStore(), "monday", user="ada", long_term=memory)
+    brain.add_messages(before)
+    assert brain.recall(query, 1)[0].memory.message.id == "roof"
+
+
+def test_a_failing_embedder_is_counted_once_for_all_questions_of_a_message(tmp_path: Path) -> None:
+    def embed(texts: list[str]) -> list[list[float]]:
+        raise ModelError(f"no answer to {len(texts)} texts")
+
+    vectors = open_vectors("memory:", Embedder(embed, name="none"))
+    with contextlib.closing(LexicalIndex(tmp_path / "words.db")) as index:
+        memory = LongTermMemory(MemoryStore(), index, vectors=vectors, user="ada", clock=lambda: 0.0)
+        memory.add([Message(role="user", content="The red bike is in the shed.", id="bike")])
+        for count in (1, 2):
+            assert found(memory, "Where is the red bike? Who ate a biscuit?") == ["bike"]
+            assert memory.stats()["degraded"] == count
 
 
 def test_how_one_asks_counts_little_but_is_found_where_nothing_else_is_asked(memory: LongTermMemory) -> None:

@@ -28,7 +28,7 @@ from langmem_adapters.llamaindex import LongTermRetriever as LlamaIndexRetriever
 from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.model import Hit, Memory, Message, Recalled, Scope
 from langmem_adapters.protocols import Document, Page, Store
-from langmem_adapters.recall import search
+from langmem_adapters.recall import question_search
 from langmem_adapters.records.filtering import EXTRA_HITS, FilteredReader
 from langmem_adapters.records.journal import COMPACTION_KEY
 from langmem_adapters.signals import ranked, weights_of
@@ -368,7 +368,7 @@ def test_the_answers_are_those_of_a_filter_before_the_pool(
 ) -> None:
     kept, pool = Kept(said, with_vectors=with_vectors), 4
     with pytest.MonkeyPatch.context() as patch, contextlib.closing(kept):
-        patch.setattr(search, "_POOL_SIZE", pool)
+        patch.setattr(question_search, "_POOL_SIZE", pool)
         index, everything = kept.index, len(said) + 1
 
         def where(one: Memory) -> bool:

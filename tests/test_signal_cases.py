@@ -16,7 +16,7 @@ from langmem_adapters.indexes.vector import VectorIndex
 from langmem_adapters.indexes.vector_sqlite import SQLiteVectors
 from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.model import Message
-from langmem_adapters.recall import search
+from langmem_adapters.recall import question_search
 from langmem_adapters.signals import SIGNALS
 from langmem_adapters.stores.memory import MemoryStore
 
@@ -235,7 +235,7 @@ def test_what_many_outdo_by_their_words_is_weighed_too(monkeypatch: pytest.Monke
     case = Case("What about Anna's guitar?", strings, [[f"Anna: {strings}"], *([turn] for turn in loud)])
     with kept(case.sessions, None) as memory:
         assert [one.text for one in memory.search(case.query, 1)] == [strings]
-        monkeypatch.setattr(search, "_POOL_SIZE", 4)
+        monkeypatch.setattr(question_search, "_POOL_SIZE", 4)
         assert [one.text for one in memory.search(case.query, 1)] != [strings]
 
 
@@ -244,7 +244,7 @@ def test_what_many_outdo_by_their_meaning_is_weighed_too(monkeypatch: pytest.Mon
     near = {turn.removeprefix("Bob: "): 0.75 for turn in naps} | {"I went to bed.": 0.7}
     with kept([["Anna: I went to bed."], *([turn] for turn in naps)], near) as memory:
         assert [one.text for one in memory.search("Was Anna tired?", 1)] == ["I went to bed."]
-        monkeypatch.setattr(search, "_POOL_SIZE", 4)
+        monkeypatch.setattr(question_search, "_POOL_SIZE", 4)
         assert [one.text for one in memory.search("Was Anna tired?", 1)] != ["I went to bed."]
 
 

@@ -12,6 +12,7 @@ from langmem_adapters.language.questions import asked_part, split_framing
 
 ASIDE_WEIGHT = 0.5
 """How much a word counts that is said beside a question: it may be small talk, or what the question is about."""
+_MAX_ASIDE_TERMS = 24  # more of them, as of a mail beside a question, count together as so many
 _STOP_WORD_WEIGHT = 0.1
 _QUERY_END_CHARS = 100_000  # read at the beginning and at the end of a longer query
 
@@ -31,7 +32,8 @@ def query_terms(query: str, analyzer: Analyzer, stop_words: frozenset[str]) -> d
     asked = asked_part(plain)
     asked_terms = {*terms} if asked == plain else {*analyzer(asked)}
     if not asked_terms.isdisjoint(counts):  # otherwise what it asks about is all elsewhere
-        counts = {term: count if term in asked_terms else ASIDE_WEIGHT * count for term, count in counts.items()}
+        aside_weight = ASIDE_WEIGHT * min(1.0, _MAX_ASIDE_TERMS / max(1, len(counts.keys() - asked_terms)))
+        counts = {term: count if term in asked_terms else aside_weight * count for term, count in counts.items()}
     # Not all that the plain text lacks: without "bitte" it may be taken for English, in which words have no parts.
     framing_terms = {*analyzer(framing)}.difference(analyzer(plain)) if framing and plain.strip() else set[str]()
     if not framing_terms.issuperset(counts):

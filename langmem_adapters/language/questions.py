@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import re
+from collections.abc import Iterable
 
+from langmem_adapters.language.analysis import STOP_WORDS, words_of
+from langmem_adapters.language.foreign_stop_words import foreign_stop_words
 from langmem_adapters.language.lists import word_set
 
-__all__ = ["asked_part", "split_framing"]
+__all__ = ["asked_part", "separate_questions", "split_framing", "subject_of"]
 
 # Words with which one greets, thanks and says that one asks, in English, German, French, Spanish, Italian, Portuguese
 # and Dutch.
@@ -24,30 +28,28 @@ _FRAMING_PATTERN = re.compile(
     r"|\b(?:hoi|bedankt|alsjeblieft|alstublieft|weet je(?: nog)?|(?:kun|kan) je me (?:vertellen|zeggen))\b",
     re.IGNORECASE,
 )
-_REFERRING_WORDS = word_set("he him it she that them then there these they this those")  # to what was said before
+# Words that may refer to what was said before.
+_REFERRING_WORDS = word_set("he him it she that them then there these they this those")
 _QUESTION_MARKS = ("?", "\uff1f", "\u061f")
 _CLOSING_CHARS = " \n\t\"'\u2019\u201d\u00bb)]*_!"  # that may follow a question mark
 _SENTENCE_END_PATTERN = re.compile(
     r"(?<=[!?\u061f])(?=\s)|(?<=[\n\u3002\uff01\uff1f])"  # the marks of Chinese need no space
     r"|(?<=\w{3}\.)(?<!\b[A-Z][a-z]{2}\.)(?<!\b[A-Z][a-z]{3}\.)(?=\s)"  # but not after "Dr." or "Prof."
 )
-_WORD_PATTERN = re.compile(r"\w+")
+_MAX_QUESTIONS = 4  # that are searched for one by one
+_MIN_OWN_WORDS = 2  # of a question that needs no other to be understood
+_MAX_TEXTS, _MAX_SUBJECT_CHARS = 5, 500  # in which the subject of a conversation is looked for
 
 
 def asked_part(text: str) -> str:
-    """The questions in a text that also has other sentences; the text itself, if they refer to these, or are all.
+    """The questions in a text that also has other sentences; the text itself, if all are questions, or none.
 
     >>> asked_part("I had coffee with Ben yesterday. Where is my bike? Thanks!").strip()
     'Where is my bike?'
-    >>> asked_part("Ben sold his bike. Why did he do that?")
-    'Ben sold his bike. Why did he do that?'
     """
-    sentences = [sentence for sentence in _SENTENCE_END_PATTERN.split(text) if sentence.strip()]
-    questions = [sentence for sentence in sentences if sentence.rstrip(_CLOSING_CHARS).endswith(_QUESTION_MARKS)]
-    if not questions or len(questions) == len(sentences):
-        return text
-    asked = " ".join(questions)
-    return text if _REFERRING_WORDS.intersection(_WORD_PATTERN.findall(asked.lower())) else asked
+    sentences = _split_sentences(text)
+    questions = list(filter(_is_question, sentences))
+    return " ".join(questions) if 0 < len(questions) < len(sentences) else text
 
 
 def split_framing(text: str) -> tuple[str, str]:
@@ -58,3 +60,74 @@ def split_framing(text: str) -> tuple[str, str]:
     """
     framing = " ".join(_FRAMING_PATTERN.findall(text))
     return _FRAMING_PATTERN.sub(" ", text) if framing else text, framing
+
+
+def separate_questions(text: str, subject: str = "") -> list[str]:
+    r"""What a text asks, one by one: each question with all that is no question, and with what it may refer to.
+
+    That is the question before it that needed no other, or else the ``subject`` of the conversation. It becomes a
+    statement, which counts less.
+
+    >>> separate_questions("Hi! Where is my red bike? Is it locked? When does Ben come home?")
+    ['Hi!\nWhere is my red bike?', 'Hi!\nWhere is my red bike.\nIs it locked?', 'Hi!\nWhen does Ben come home?']
+    """
+    sentences = _split_sentences(text)
+    questions = [sentence for sentence in sentences if _is_question(sentence)]
+    asides = [sentence for sentence in sentences if not _is_question(sentence)]
+    if subject and len(asides) == 1 and not questions:  # in small letters, without marks
+        questions, asides = [f"{text}?"], []
+    subject = "" if asides else _as_statement(subject)
+    has_context = any(_own_words(aside)[0] for aside in asides)
+    asked: list[list[str]] = []
+    for question in questions:
+        own_count, refers = _own_words(question)
+        if own_count >= _MIN_OWN_WORDS or (own_count and not subject and not refers):
+            asked.append([subject, question] if refers else [question])
+            subject = subject if refers else _as_statement(question)
+        elif subject and (own_count or not asked):
+            asked.append([subject, question])
+        elif has_context and not subject and (own_count or refers):
+            asked.append([question])
+        elif asked:  # "Do you know?"
+            asked[-1].append(question)
+        else:  # "How are you?"
+            asides.append(_as_statement(question))
+    if not asked or len(asked) > _MAX_QUESTIONS or asked == [questions]:
+        return [text]
+    return list(dict.fromkeys("\n".join(filter(None, map(str.strip, [*asides, *part]))) for part in asked))
+
+
+def subject_of(texts: Iterable[str]) -> str:
+    """The latest question in some texts, the latest first, that can be understood without those before it.
+
+    A text that asks nothing counts as a whole.
+
+    >>> subject_of(["Is it locked?", "Hi! Where is my red bike?"])
+    'Where is my red bike?'
+    """
+    for text in itertools.islice(texts, _MAX_TEXTS):
+        end = text[-_MAX_SUBJECT_CHARS:]
+        for asked in reversed(list(filter(_is_question, _split_sentences(end))) or [end]):
+            own_count, refers = _own_words(asked)
+            if own_count >= _MIN_OWN_WORDS and not refers:
+                return asked.strip()
+    return ""
+
+
+def _split_sentences(text: str) -> list[str]:
+    return [sentence for sentence in _SENTENCE_END_PATTERN.split(text) if sentence.strip()]
+
+
+def _is_question(sentence: str) -> bool:
+    return sentence.rstrip(_CLOSING_CHARS).endswith(_QUESTION_MARKS)
+
+
+def _own_words(question: str) -> tuple[int, bool]:
+    """How many words say what a question is about, and whether it has any that may refer to what was said before."""
+    words = set(words_of(split_framing(question)[0]))
+    refers = not words.isdisjoint(_REFERRING_WORDS)
+    return len(words - STOP_WORDS - _REFERRING_WORDS - foreign_stop_words(question)), refers
+
+
+def _as_statement(sentence: str) -> str:
+    return sentence.rstrip(_CLOSING_CHARS + "".join(_QUESTION_MARKS)) + "." if _is_question(sentence) else sentence

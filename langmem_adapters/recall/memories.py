@@ -192,6 +192,11 @@ def says_one_of(messages: Sequence[Message]) -> Callable[[Message], bool]:
     return lambda message: bool(messages) and fold_text(message.text) in texts()
 
 
+def was_said_in(session: str, memory: Memory) -> bool:
+    """Whether a memory was said in a session; "" stands for any."""
+    return not session or any(occurrence.session == session for occurrence in memory.occurrences)
+
+
 def _fold_word(word: str, position: int) -> str:
     """A word without commas; in small letters, if no letter but its first is a capital.
 

@@ -1,23 +1,20 @@
-"""The search of a long-term memory: candidates by words and by meaning, ranked by signals of their conversations."""
+"""The search of a long-term memory: of each of a message's questions, with their results as one list."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from statistics import fmean
+from typing import TypeVar
 
-from langmem_adapters.flow import Flow, run, step
-from langmem_adapters.language.query_dates import with_dates
-from langmem_adapters.model import Hit
-from langmem_adapters.protocols import ConversationIndex, Evidence, Position
+from langmem_adapters.flow import Flow, run
+from langmem_adapters.protocols import Position
+from langmem_adapters.recall.question_search import QuestionSearch
 from langmem_adapters.recall.vectors import VectorRecall
-from langmem_adapters.records.filtering import EXTRA_HITS, FilteredReader
+from langmem_adapters.records.filtering import FilteredReader
 from langmem_adapters.records.following import own_index_errors, search_up_to_date
 from langmem_adapters.records.keyed import Records
-from langmem_adapters.signal_values import MaxSim
-from langmem_adapters.signals import Ranked, Signal, candidates, ranked
-
-_POOL_SIZE = 32  # the best by words, and half as many by meaning; with their neighbours, about five times as many
-_ZERO_COSINE_SCORE = 0.5  # the score of a cosine of 0
+from langmem_adapters.signals import Ranked, Signal
 
 V = TypeVar("V")
 
@@ -25,52 +22,47 @@ V = TypeVar("V")
 class Search:
     """One search, on an index that is up to date. Blocking, except :meth:`embed_ahead`; meant for a flow's steps.
 
-    ``recall`` finds by meaning, if there are vectors. ``now`` is when the query is made, in Unix seconds: "yesterday"
-    is the day before.
+    ``recall`` finds by meaning, if there are vectors. Each of the ``queries`` finds as much as the others. ``now`` is
+    when they are made, in Unix seconds: "yesterday" is the day before.
     """
 
     def __init__(
-        self, records: Records, recall: VectorRecall | None, signals: Mapping[str, Signal], *, query: str, now: float
+        self,
+        records: Records,
+        recall: VectorRecall | None,
+        signals: Mapping[str, Signal],
+        *,
+        queries: Sequence[str],
+        now: float,
     ) -> None:
         self._records = records
-        self._conversations = records.index if isinstance(records.index, ConversationIndex) else None
         self._vectors = None if recall is None else recall.query()
-        self._signals = signals
-        self._query = query
-        self._dated_query = with_dates(query, now)
-        self._text_to_embed: str | None = None
+        self._searches = [QuestionSearch(records, self._vectors, signals, query=query, now=now) for query in queries]
         self._followed_to: Position | None = None  # where the index was when this search brought it up to date
-        self._vector_scores: dict[str, float] = {}  # by id: how near in meaning the candidates are
 
     def embed_ahead(self) -> Flow[None]:
-        """Ask the embedder for the query's vector, if that can be awaited."""
+        """Ask the embedder for the queries' vectors, if that can be awaited."""
         if self._vectors is not None:
-            yield from self._vectors.embed_ahead(self._text_of_current_index)
+            for search in self._searches:
+                yield from self._vectors.embed_ahead(functools.partial(self._text_of_current_index, search))
 
-    def _text_of_current_index(self) -> str:
-        """:meth:`text_to_embed`, without the names of speakers of whom the index had not heard yet."""
+    def _text_of_current_index(self, search: QuestionSearch) -> str:
+        """The text to embed, without the names of speakers of whom the index had not heard yet."""
         records = self._records
         with own_index_errors(records.index):
             if not records.searches.expects_news:
-                return self.text_to_embed()  # made anew, should there be news all the same
-        return records.searches.after_following(self.text_to_embed, self._catch_up)
+                return search.text_to_embed()  # made anew, should there be news all the same
+        return records.searches.after_following(search.text_to_embed, self._catch_up)
 
     def _catch_up(self) -> Position | None:
         """Bring the index up to date, unless this search has done so before it asked the embedder."""
         records = self._records
         if self._followed_to is None:
-            self._text_to_embed = None  # it was made of the index as it was before
+            for search in self._searches:
+                search.forget_text_to_embed()  # it was made of the index as it was before
         if self._followed_to is None or records.index.position(records.namespace) != self._followed_to:
             self._followed_to = records.catch_up()
         return self._followed_to
-
-    def text_to_embed(self) -> str:
-        """The text of the query that is embedded, for all that the vectors are asked."""
-        if self._text_to_embed is None:
-            index = self._conversations
-            query = self._query
-            self._text_to_embed = query if index is None else index.nameless(self._records.namespace, query)
-        return self._text_to_embed
 
     def best(
         self, k: int, accept: Callable[[str, bytes], V | None], thread: str, *, explain: bool
@@ -81,11 +73,16 @@ class Search:
         :func:`~langmem_adapters.signals.ranked`. If too few of the first hits are accepted, the best accepted are
         looked for, by words and by meaning. They are weighed together with the candidates that an unfiltered search
         weighs, so their neighbours and scales are the same; but nearer ones do not make them unlike the query.
+        The best result of each query gets the same score, the mean of theirs.
         """
         records = self._records
 
         def search(get: Callable[[Sequence[str]], dict[str, bytes]]) -> Flow[list[tuple[Ranked, V]]]:
-            return self._best(k, FilteredReader(get, accept), thread, explain=explain)
+            reader = FilteredReader(get, accept)
+            results: list[list[tuple[Ranked, V]]] = []
+            for question in self._searches:
+                results += [(yield from question.best(k, reader, thread, explain=explain))]
+            return _merge(results)[:k]
 
         if self._followed_to is None:
             matches = run(records.searches.flow(search, self._catch_up))
@@ -97,109 +94,33 @@ class Search:
             self._vectors.follow_if_behind()
         return matches
 
-    def _best(self, k: int, reader: FilteredReader[V], thread: str, *, explain: bool) -> Flow[list[tuple[Ranked, V]]]:
-        index = self._conversations
-        if index is None:
-            return (yield from step(reader.best, self._rank_by_scores, k))
-        limit = k + EXTRA_HITS
-        nearest_ids = self._nearest_ids(limit)
-        evidence = self._gather_evidence(index, limit, nearest_ids)
-        hits = self._rank(evidence, limit, explain=explain)
-        matches = yield from step(reader.first, hits, k)
-        has_all = len(hits) < limit and not nearest_ids  # by meaning, nearer ones may have kept others from being hits
-        if evidence is None or has_all or len(matches) in {k, len(hits)}:
-            return matches
-        words = evidence.query
-        if thread:
-            extra_ids = yield from self._thread_ids(index, words, thread, limit, reader)
-        else:
-            extra_ids = yield from self._accepted_ids(index, words, limit, reader)
-        evidence = self._gather_evidence(index, limit, [*nearest_ids, *extra_ids])
-        max_count = len(evidence.candidates) if evidence else 0
-        return (yield from step(reader.first, self._rank(evidence, max_count, extra_ids, explain=explain), k))
-
-    def _rank(self, evidence: Evidence | None, k: int, wanted: Sequence[str] = (), *, explain: bool) -> list[Ranked]:
-        if evidence is None:
-            return []
-        scores, max_sim = self._vector_scores, self._max_sim()
-        return ranked(evidence, scores, self._signals, k, max_sim=max_sim, explain=explain, wanted=wanted)
-
-    def _max_sim(self) -> MaxSim | None:
-        vectors = self._vectors
-        if vectors is None or not vectors.piecewise:
-            return None
-        return lambda before: vectors.max_sim(self.text_to_embed(), before)
-
-    def _accepted_ids(
-        self, index: ConversationIndex, words: str, k: int, reader: FilteredReader[Any]
-    ) -> Flow[list[str]]:
-        """The ids of the accepted records that are best by words, and of those nearest in meaning."""
-        namespace, vectors = self._records.namespace, self._vectors
-        matches = yield from step(reader.best, lambda limit: index.search(namespace, words, limit), k)
-        if vectors is not None:
-            matches += yield from step(
-                reader.best, lambda limit: _above_zero_cosine(vectors.search(self.text_to_embed(), limit)), k
-            )
-        return [hit.id for hit, _ in matches]
-
-    def _thread_ids(
-        self, index: ConversationIndex, words: str, thread: str, k: int, reader: FilteredReader[Any]
-    ) -> Flow[list[str]]:
-        """The same, if all of them were said in one thread: no other is read."""
-        thread_hits = index.within(self._records.namespace, words, thread)
-        matches = yield from step(reader.first, [hit for hit in thread_hits if hit.score], k)
-        if self._vectors is not None:
-            scores = self._vectors.score(self.text_to_embed(), [hit.id for hit in thread_hits])
-            hits = [Hit(id_, score) for id_, score in sorted(scores.items(), key=lambda entry: (-entry[1], entry[0]))]
-            matches += yield from step(reader.first, _above_zero_cosine(hits), k)
-        return [hit.id for hit, _ in matches]
-
     def candidates(self, k: int) -> dict[str, dict[str, float]]:
         """The candidates of a search for ``k``, by id, with their signals before weighting, each from 0 to 1.
 
-        Empty with an index that knows only words.
+        Of the first query only; empty with an index that knows only words.
         """
         self._records.follow()
-        index = self._conversations
-        if index is None:
-            return {}
-        evidence = self._gather_evidence(index, k, self._nearest_ids(k))
+        signals = self._searches[0].candidates(k)
         if self._vectors is not None:
             self._vectors.follow_if_behind()
-        return candidates(evidence, self._vector_scores, max_sim=self._max_sim()) if evidence else {}
-
-    def _nearest_ids(self, k: int) -> list[str]:
-        """The ids of the memories nearest in meaning; notes how near each is."""
-        if self._vectors is not None:
-            hits = self._vectors.search(self.text_to_embed(), max(k, _POOL_SIZE // 2))
-            self._vector_scores = {hit.id: hit.score for hit in hits}
-        return list(self._vector_scores)
-
-    def _gather_evidence(self, index: ConversationIndex, k: int, extra_ids: Sequence[str]) -> Evidence | None:
-        """The evidence of the candidates, and of ``extra_ids``; notes how near each is in meaning."""
-        evidence = index.gather(self._records.namespace, self._dated_query, max(k, _POOL_SIZE), extra_ids)
-        if evidence is not None and self._vectors is not None:
-            ids = [turn.id for turn in evidence.turns.values() if turn.id not in self._vector_scores]
-            self._vector_scores |= self._vectors.score(self.text_to_embed(), ids)
-        return evidence
-
-    def _rank_by_scores(self, k: int) -> list[Ranked]:
-        """Rank with an index that knows only words: half of a score comes from it, and half from the meaning."""
-        query = self._query
-        word_scores = {hit.id: hit.score for hit in self._records.index.search(self._records.namespace, query, k)}
-        if self._vectors is None:
-            return [Ranked(id_, score, {"words": score}) for id_, score in word_scores.items()]
-        vector_scores = {hit.id: hit.score for hit in self._vectors.search(query, k)}
-        vector_scores |= self._vectors.score(query, [id_ for id_ in word_scores if id_ not in vector_scores])
-        ranked_memories = []
-        for id_ in word_scores | vector_scores:
-            meaning = max(0.0, 2 * vector_scores.get(id_, 0.0) - 1)
-            parts = {"words": word_scores.get(id_, 0.0) / 2, "meaning": meaning / 2}
-            if any(parts.values()):
-                ranked_memories.append(Ranked(id_, sum(parts.values()), parts))
-        return sorted(ranked_memories, key=lambda match: (-match.score, match.id))[:k]
+        return signals
 
 
-def _above_zero_cosine(hits: Sequence[Hit]) -> list[Hit]:
-    """The hits with a cosine above 0; others are no nearer to the query than any text is."""
-    return [hit for hit in hits if hit.score > _ZERO_COSINE_SCORE]
+def _merge(results: Sequence[Sequence[tuple[Ranked, V]]]) -> list[tuple[Ranked, V]]:
+    """The results of several queries as one list, so scaled that the best of each are equal."""
+    if len(results) == 1:
+        return list(results[0])
+    best_scores = [matches[0][0].score for matches in results if matches and matches[0][0].score]
+    merged: dict[str, tuple[Ranked, V]] = {}
+    for matches in results:
+        factor = fmean(best_scores) / matches[0][0].score if matches and matches[0][0].score else 0.0
+        for match, value in matches:
+            scaled = _scale(match, factor)
+            if match.id not in merged or merged[match.id][0].score < scaled.score:
+                merged[match.id] = scaled, value
+    return sorted(merged.values(), key=lambda result: -result[0].score)
+
+
+def _scale(match: Ranked, factor: float) -> Ranked:
+    signals = {name: factor * value for name, value in match.signals.items()}
+    return match._replace(score=min(1.0, factor * match.score), signals=signals)

@@ -216,7 +216,7 @@ class VectorQuery:
     def search(self, query: str, k: int) -> list[Hit]:
         """The ``k`` memories nearest in meaning among those embedded so far; empty if that fails."""
         hits: list[Hit] = self._try_index(lambda index: index.search(self._namespace, query, k), [])
-        self._had_hits = bool(hits)
+        self._had_hits = self._had_hits or bool(hits)
         return hits
 
     def follow_if_behind(self) -> None:

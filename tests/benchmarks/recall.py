@@ -6,9 +6,10 @@ k memories; a memory stands for every turn that said the same. MRR looks at the 
 
 ``--embedder minilm`` measures once more with all-MiniLM-L6-v2 beside the words (the extra ``bench``), ``--slips`` with
 a word of each question mistyped, ``--message chatty`` with small talk around each question, ``--message halved`` with
-half of its words in a sentence before it, ``--joined 20`` with twenty turns of a session in one message. ``--peers``
-also measures what of LlamaIndex is installed, over the same turns with their speakers; those that need vectors share
-the embedder. Times are the processor's, on the thread that searches, with the query embedded already.
+half of its words in a sentence before it, ``--paired`` with two questions in each message, ``--joined 20`` with twenty
+turns of a session in one message. ``--peers`` also measures what of LlamaIndex is installed, over the same turns with
+their speakers; those that need vectors share the embedder. Times are the processor's, on the thread that searches, with
+the query embedded already.
 """
 
 from __future__ import annotations
@@ -63,6 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--peers", action="store_true", help="measure LlamaIndex too")
     parser.add_argument("--slips", action="store_true", help="mistype a word of each question")
     parser.add_argument("--message", choices=_MESSAGES, help="ask each question in a message that says more")
+    parser.add_argument("--paired", action="store_true", help="ask each question in a message with another one")
     parser.add_argument("--joined", type=int, metavar="N", help="so many turns of a session in one message")
     given = parser.parse_args(arguments)
     transcripts, asked = read_transcripts(given.path, format_="locomo"), read_questions(given.path)
@@ -71,6 +73,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if given.slips:
         rng = random.Random(1)
         asked = [question._replace(text=mistyped(question.text, rng)) for question in asked]
+    if given.paired:
+        asked = paired(asked, random.Random(7))
     if given.message:
         asked = [question._replace(text=_MESSAGES[given.message](question.text)) for question in asked]
     model = minilm() if given.embedder else None
@@ -125,6 +129,17 @@ def mistyped(text: str, rng: random.Random) -> str:
         word[:at] + rng.choice(ascii_lowercase) + word[at + 1 :],
     )
     return " ".join([*words[:n], rng.choice(ways), *words[n + 1 :]])
+
+
+def paired(asked: Sequence[Question], rng: random.Random) -> list[Question]:
+    """Each question with another one of its user in the same message; of an odd number, one is left out."""
+    pairs = []
+    for user in dict.fromkeys(one.user for one in asked):
+        questions = [one for one in asked if one.user == user]
+        rng.shuffle(questions)
+        for first, second in zip(questions[::2], questions[1::2], strict=False):
+            pairs += [one._replace(text=f"{first.text} {second.text}") for one in (first, second)]
+    return pairs
 
 
 def joined(
