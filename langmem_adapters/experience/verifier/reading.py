@@ -59,6 +59,10 @@ _PUNCTUATION = "\"'`().,;:?!"
 _SENTENCE_ENDS = frozenset(".?!:")
 _HYPHEN = re.compile(r"(?<=\w)-(?=\w)")
 _FRAME = re.compile("|".join(f"({pattern})" for _, pattern in QUESTION_FRAMES))
+_LATER_QUESTION = re.compile(
+    r"(?<=[.?!:])\s+(?:(?:can|could|will|would) you (?:please |kindly )?(?=explain|help|say|show|tell))?"
+    r"([^\s.?!:][^.?!:]*\?)"
+)
 _OPENING, _WHETHER, _REQUEST = re.compile(OPENING_PATTERN), re.compile(WHETHER_PATTERN), re.compile(REQUEST_PATTERN)
 _TELL_ME = re.compile(TELL_ME_PATTERN)
 _CLOSING = re.compile(
@@ -115,6 +119,8 @@ class Reading(NamedTuple):
     """Code, data and formulas that were taken out of the text."""
     frame: str
     """The kind of question, see :data:`QUESTION_FRAMES`; "none" for others."""
+    asked_frames: tuple[str, ...]
+    """The kinds of the questions that follow another sentence."""
     english: bool
     sentences: int
     courtesies: frozenset[str]
@@ -161,6 +167,7 @@ def read(text: str) -> Reading:
         code=_identifiers(plain) | _capital_stop_words(plain),
         snippets=Snippets(),
         frame=_question_frame(normalized.strip()),
+        asked_frames=tuple(map(_question_frame, _LATER_QUESTION.findall(normalized))),
         english=english,
         sentences=len(re.findall(r"[.?!](?=\s+\w|\s*$)", plain)),
         courtesies=_courtesies(all_words) if len(all_words) > len(words) else frozenset(),
@@ -255,8 +262,14 @@ def _capitalized_in(piece: str) -> tuple[frozenset[str], frozenset[str], bool | 
 def _quotations(text: str) -> frozenset[str]:
     if not _QUOTATION_MARK.search(text):
         return frozenset()
-    quotations = (next(filter(None, match.groups())).lower() for match in _QUOTATION.finditer(text))
-    return frozenset(" ".join(_HYPHEN.sub(" ", quotation).split()).rstrip(" .,!") for quotation in quotations)
+    text = text.lower() if text.isupper() else text
+    quotations = (next(filter(None, match.groups())) for match in _QUOTATION.finditer(text))
+    return frozenset(" ".join(_HYPHEN.sub(" ", _lower_unless_label(q)).split()).rstrip(" .,!") for q in quotations)
+
+
+def _lower_unless_label(quotation: str) -> str:
+    """A quotation in lower case, except for a word in capitals that is to be written so: answer "YES"."""
+    return quotation if len(quotation) > 1 and quotation.isupper() else quotation.lower()
 
 
 def _namesakes(text: str, words: Iterable[str]) -> frozenset[tuple[str, bool]]:
