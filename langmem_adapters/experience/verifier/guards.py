@@ -182,12 +182,13 @@ def _have_other_answers(frames: set[str]) -> bool:
     """Whether questions of two kinds cannot have the same answer."""
     if "whether" in frames and frames & _OPEN_FRAMES:
         return True
-    return len(frames) > 1 and any(map(frames.issubset, (_SPECIFIC_FRAMES, _CIRCUMSTANCE_FRAMES, ("what", "why"))))
+    return len(frames) > 1 and any(map(frames.issubset, _EXCLUSIVE_FRAMES))
 
 
 _SPECIFIC_FRAMES = frozenset({"how to", "why", "how many", "how long", "when", "where", "who"})
 _OPEN_FRAMES = _SPECIFIC_FRAMES | {"how"}
 _CIRCUMSTANCE_FRAMES = frozenset({"how", "why", "when", "where", "who"})
+_EXCLUSIVE_FRAMES = _SPECIFIC_FRAMES, _CIRCUMSTANCE_FRAMES, ("what", "why")
 _WHAT_OR_WHERE = frozenset(("what", "which", "where"))
 _STRANDED_PREPOSITIONS = frozenset(("for", "from", "of", "with"))
 _COPULAS = word_set("is are was were")

@@ -11,13 +11,14 @@ from operator import ne
 from langmem_adapters.experience.verifier.alignment import Alignment, edit_distance, is_short, refusal, unmatched_words
 from langmem_adapters.experience.verifier.forms import is_optional
 from langmem_adapters.experience.verifier.reading import Reading, Word
-from langmem_adapters.experience.verifier.words import ARTICLES, STOP_WORDS, is_past
+from langmem_adapters.experience.verifier.words import ARTICLES, NEGATIONS, STOP_WORDS, is_past
 from langmem_adapters.language.lists import group_names, word_set
 
 __all__ = ["details", "surrounding_stems", "words"]
 
 _MAX_MEDIUM_TEXT_WORDS = 60
 _MAX_REPLACED_WORDS = 2
+_MAX_EDITED_SHARE = 0.4  # of the words beside the same data
 _MAX_DIFFERING_SHARE = 0.15  # of the words of a text; if more differ, it is reworded
 _MODALS = frozenset(("can", "could", "should", "will", "would"))
 _SAME_MODALS = frozenset(("can", "could")), frozenset(("will", "would"))
@@ -44,7 +45,9 @@ def words(left: Reading, right: Reading, alignment: Alignment) -> str:
     left_texts, right_texts = ({word.text for word in side} for side in (left_only, right_only))
     left_required = {text for text in left_texts if not is_optional(text)}
     right_required = {text for text in right_texts if not is_optional(text)}
-    if max(len(left.words), len(right.words)) > _MAX_MEDIUM_TEXT_WORDS:
+    is_long = max(len(left.words), len(right.words)) > _MAX_MEDIUM_TEXT_WORDS
+    replaces = left_required - NEGATIONS and right_required - NEGATIONS
+    if is_long or (replaces and _are_alike_beside_data(left, right)):
         return refusal("words", left_required, right_required)
     if len(left_only) == len(right_only) == 1 and _at_most_one_word_differs(left, right):
         asks_how_to = left.frame == right.frame == "how to" and _OTHERS.isdisjoint(left.words)
@@ -88,6 +91,12 @@ def details(left: Reading, right: Reading, alignment: Alignment) -> str:
 def _differ_in_tense(one: Word, other: Word) -> bool:
     """Whether two forms of a word differ in tense, as expired and expires, which the guard of tense may not see."""
     return one.stem == other.stem and is_past(one.text) != is_past(other.text)
+
+
+def _are_alike_beside_data(left: Reading, right: Reading) -> bool:
+    """Whether most words are the same beside lines of data, for which a model takes texts for near that are not."""
+    max_edits = int(_MAX_EDITED_SHARE * max(len(left.words), len(right.words)))
+    return left.has_data and right.has_data and edit_distance(left.stems, right.stems, max_edits) <= max_edits
 
 
 def _at_most_one_word_differs(left: Reading, right: Reading) -> bool:

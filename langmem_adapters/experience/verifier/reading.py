@@ -117,6 +117,8 @@ class Reading(NamedTuple):
     code: frozenset[str]
     snippets: Snippets
     """Code, data and formulas that were taken out of the text."""
+    has_data: bool
+    """Whether some of them were on lines of their own."""
     frame: str
     """The kind of question, see :data:`QUESTION_FRAMES`; "none" for others."""
     asked_frames: tuple[str, ...]
@@ -166,6 +168,7 @@ def read(text: str) -> Reading:
         namesakes=_namesakes(plain, words),
         code=_identifiers(plain) | _capital_stop_words(plain),
         snippets=Snippets(),
+        has_data=False,
         frame=_question_frame(normalized.strip()),
         asked_frames=tuple(map(_question_frame, _LATER_QUESTION.findall(normalized))),
         english=english,

@@ -68,6 +68,8 @@ class Parts(NamedTuple):
     prose: str
     """With one sign for equivalent ones."""
     snippets: Snippets
+    has_data: bool = False
+    """Whether there is code or data on lines of its own."""
 
 
 class _Line(NamedTuple):
@@ -176,7 +178,8 @@ def _to_parts(lines: Iterable[_Line], marked: Collection[str]) -> Parts:
             snippets.append(line.text)
             places.append(prose_lines)
     is_apart = {*places} in ({0}, {prose_lines})  # then the instruction and the code may change places
-    return Parts(normalize_signs("\n".join(prose)), Snippets(tuple(snippets), () if is_apart else tuple(places)))
+    code = Snippets(tuple(snippets), () if is_apart else tuple(places))
+    return Parts(normalize_signs("\n".join(prose)), code, has_data=bool(places))
 
 
 def _is_courtesy(line: str) -> bool:

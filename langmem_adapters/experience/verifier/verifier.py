@@ -127,7 +127,10 @@ class Verifier:
             return Verdict(1.0, "", "")
         if max(len(request_parts.prose), len(stored_parts.prose)) > MAX_COMPARED_CHARS:
             return Verdict(0.0, "length", "too long to be compared word by word")
-        left, right = (read(parts.prose)._replace(snippets=parts.snippets) for parts in (request_parts, stored_parts))
+        left, right = (
+            read(parts.prose)._replace(snippets=parts.snippets, has_data=parts.has_data)
+            for parts in (request_parts, stored_parts)
+        )
         alignment = align(left.content, right.content)
         for name, guard in self.guards.items():
             if reason := guard(left, right, alignment):
