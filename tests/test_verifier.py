@@ -1320,7 +1320,7 @@ def test_a_capital_tells_a_name_but_where_a_sentence_begins(text: str) -> None:
 @given(_texts)
 def test_of_several_wordings_of_a_question_the_first_tells_its_kind(text: str) -> None:
     found = [(match.start(), n) for n, (_, kind) in enumerate(QUESTION_FRAMES) if (match := re.search(kind, text))]
-    assert reading._question_frame(text) == (QUESTION_FRAMES[min(found)[1]][0] if found else "none")
+    assert reading.question_frame(text) == (QUESTION_FRAMES[min(found)[1]][0] if found else "none")
 
 
 def test_long_pieces_are_read_and_not_remembered() -> None:

@@ -37,7 +37,7 @@ from langmem_adapters.experience.verifier.guards_scope import scope
 from langmem_adapters.experience.verifier.guards_tense import tense
 from langmem_adapters.experience.verifier.guards_voice import voice
 from langmem_adapters.experience.verifier.questions import QUESTION_PARTS, QUESTION_WORDS
-from langmem_adapters.experience.verifier.reading import Reading, Word
+from langmem_adapters.experience.verifier.reading import Reading, Word, question_frame
 from langmem_adapters.experience.verifier.swaps import exchanged_small_words, opposite_preposition, swapped_words
 from langmem_adapters.experience.verifier.word_order import essential_words, exchanged_statements, rearranged_words
 from langmem_adapters.experience.verifier.words import (
@@ -157,9 +157,10 @@ def question(left: Reading, right: Reading, alignment: Alignment) -> str:
     frames = {left.frame, right.frame}
     if _have_other_answers(frames):
         return f"question differs: {left.frame}, {right.frame}"
-    asked_frames = zip(left.asked_frames, right.asked_frames, strict=False)
-    if len(left.asked_frames) == len(right.asked_frames) and any(_have_other_answers({*pair}) for pair in asked_frames):
-        return f"question differs: {', '.join(left.asked_frames)}; {', '.join(right.asked_frames)}"
+    if len(left.later_questions) == len(right.later_questions):
+        for pair in zip(left.later_questions, right.later_questions, strict=True):
+            if pair[0] != pair[1] and _have_other_answers(later_frames := {*map(question_frame, pair)}):
+                return refusal("question", later_frames, ())
     stranded = {reading.words[-1] for reading in (left, right) if reading.words} & _STRANDED_PREPOSITIONS
     if stranded - (left.vocabulary & right.vocabulary) and not is_reworded(left, right, alignment):
         return refusal("question", stranded, ())

@@ -36,7 +36,7 @@ from langmem_adapters.experience.verifier.words import (
     stem_of,
 )
 
-__all__ = ["MAX_COMPARED_CHARS", "Reading", "Word", "read"]
+__all__ = ["MAX_COMPARED_CHARS", "Reading", "Word", "question_frame", "read"]
 
 MAX_COMPARED_CHARS = 2_000  # longer texts are not compared word by word
 _MAX_QUESTION_CHARS = 300  # of a question whose wording may be replaced
@@ -121,8 +121,8 @@ class Reading(NamedTuple):
     """Whether some of them were on lines of their own."""
     frame: str
     """The kind of question, see :data:`QUESTION_FRAMES`; "none" for others."""
-    asked_frames: tuple[str, ...]
-    """The kinds of the questions that follow another sentence."""
+    later_questions: tuple[str, ...]
+    """The questions that follow another sentence."""
     english: bool
     sentences: int
     courtesies: frozenset[str]
@@ -169,8 +169,8 @@ def read(text: str) -> Reading:
         code=_identifiers(plain) | _capital_stop_words(plain),
         snippets=Snippets(),
         has_data=False,
-        frame=_question_frame(normalized.strip()),
-        asked_frames=tuple(map(_question_frame, _LATER_QUESTION.findall(normalized))),
+        frame=question_frame(normalized.strip()),
+        later_questions=tuple(_LATER_QUESTION.findall(normalized)),
         english=english,
         sentences=len(re.findall(r"[.?!](?=\s+\w|\s*$)", plain)),
         courtesies=_courtesies(all_words) if len(all_words) > len(words) else frozenset(),
@@ -320,7 +320,7 @@ def _identifiers_in(piece: str) -> frozenset[str]:
     return frozenset(match[0].removesuffix("()") for match in _CODE.finditer(piece)) | numbers
 
 
-def _question_frame(text: str) -> str:
+def question_frame(text: str) -> str:
     """The kind of question whose pattern matches first; "none", if there is none."""
     match = _FRAME.search(text)
     return QUESTION_FRAMES[match.lastindex - 1][0] if match and match.lastindex else "none"

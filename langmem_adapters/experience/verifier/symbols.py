@@ -31,6 +31,7 @@ _LABELS = re.compile(
     r"([A-Z]{2,}(?:, [A-Z]{2,})*,? or [A-Z]{2,})|[Ww]ord ([A-Z]{2,}))\b"
 )
 """Labels in capitals, from which an answer is to take one, and mentions: "reply with YES or NO", "the word ERROR"."""
+_CAPITALS = re.compile(r"[A-Z]{2}")
 _MORSE = re.compile(r"\s(?:[.-]+\s+){2,}[.-]+")
 _HAS_EXACT_TEXT = re.compile(r"[-/%@#_:]|\.(?<=\s.)|\.(?=[YyMDdHhms])")
 _NON_COMMUTATIVE = frozenset("-/<>^~")
@@ -147,7 +148,8 @@ def _stands_for_word(text: str, sign: str, span: tuple[int, int]) -> bool:
 def symbols(text: str, *, english: bool) -> tuple[str, ...]:
     """The symbols, sorted. In French, a sign that stands alone may be punctuation, as then the one at the end is."""
     signs = _pictographs(text)
-    signs += [match[1] or match[2] for match in _LABELS.finditer(text)]
+    if _CAPITALS.search(text):
+        signs += [match[1] or match[2] for match in _LABELS.finditer(text)]
     if _MAY_BE_SYMBOL.search(text):
         if _HAS_SYMBOL.search(text):
             signs += [_sign_with_operands(text, match) for match in _SYMBOLS.finditer(text)]
