@@ -57,6 +57,18 @@ LOOP = "total = 0\nfor n in range(3):\n    total += n\n    print(total)"
         ("How many numbers has (1...10)?", "How many numbers has (1..10)?"),
         ("What is the complement of ATGCCA?", "What is the complement of ATGCAC?"),
         ("Where does &x point to?", "Where does x point to?"),
+        (PRINTS.format('x = ""'), PRINTS.format('x = "')),
+        (PRINTS.format("print(\u201cx\u201d)"), PRINTS.format('print("x")')),
+        (PRINTS.format("x = a \u2212 b"), PRINTS.format("x = a - b")),
+        (PRINTS.format("\uff58 = 1"), PRINTS.format("x = 1")),
+        ("Why does print(\u2018x\u2019) fail?", "Why does print('x') fail?"),
+        ("How many fields are there?\n\na\t\tb", f"How many fields are there?\n\na\t{8 * ' '}b"),
+        ("Why does make stop?\n\nall:\n\tgcc x.c -o x", "Why does make stop?\n\nall:\n        gcc x.c -o x"),
+        ("What is this?\n```ruby\nputs(7 / 2)\n```", "What is this?\n```lua\nputs(7 / 2)\n```"),
+        ("What is this?\n```SELECT a\nFROM t\n```", "What is this?\n```SELECT b\nFROM t\n```"),
+        ("What is this?\n```x = 1```", "What is this?\n```x = 2```"),
+        ("Explain this regex: ^a+?", "Explain this regex: ^a+"),
+        ("Explain this formula: n!", "Explain this formula: n"),
     ],
 )
 def test_d1_code_that_differs_in_a_sign_or_a_blank_is_other_code(one: str, other: str) -> None:
@@ -75,6 +87,8 @@ def test_d1_code_that_differs_in_a_sign_or_a_blank_is_other_code(one: str, other
         ("What does `ls -la` do?", "what is ls -la doing?"),
         ("Explain this line:\n\nx = [1, 2]", "Explain this line: `x = [1, 2]`"),
         ("What does this do? rm -rf build/", "What does this do?\n\n    rm -rf build/"),
+        ("What is it?\n```js\nlet x = [1];\n```", "What is it?\n~~~ JavaScript\nlet x = [1];\n~~~"),
+        ("What is a\u00b2 \u2212 b?", "what is a^2 - b"),
         ("Solve 3x + 7 = 31", "solve 3x+7=31"),
         ("What is x² for x = 2?", "What is x^2 for x = 2?"),
         ("Why is \u201cx = 1\u201d wrong?", 'Why is "x = 1" wrong?'),
@@ -85,6 +99,25 @@ def test_d1_code_that_differs_in_a_sign_or_a_blank_is_other_code(one: str, other
 def test_the_same_code_may_be_marked_and_asked_about_otherwise(one: str, other: str) -> None:
     for left, right in permutations((one, other)):
         assert VERIFIER(left, right, cosine=0.97).accepted
+
+
+FORM = "Grade this form.\n{}Does it often rain where you live?{}Does it often snow where you live?{}Is it often dry?{}"
+LISTS = "These may be used by all of us:\n- oil\n{}These must not be used by any of us:\n{}- nuts"
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (FORM.format("", "\nYes\n", "\n", ""), FORM.format("", "\n", "\nYes\n", "")),
+        (FORM.format("", "\nYes\n", "\n", "\nNo"), FORM.format("", "\n", "\nYes\n", "\nNo")),
+        (FORM.format("", "\n", "\nYes\n", ""), FORM.format("", "\n", "\n", "\nYes")),
+        (LISTS.format("- salt\n", ""), LISTS.format("", "- salt\n")),
+    ],
+)
+def test_d1_data_belongs_to_the_prose_that_it_stands_after(one: str, other: str) -> None:
+    for left, right in permutations((one, other)):
+        assert VERIFIER(left, right, cosine=1.0).reason == "snippets differ: their order or place"
+    assert VERIFIER(one, f"Hello,\n{one}\nThanks!", cosine=1.0).accepted
 
 
 def test_what_is_said_about_long_code_is_compared_as_if_it_stood_alone() -> None:

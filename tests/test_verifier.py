@@ -174,13 +174,15 @@ def test_d1_of_the_paraphrases_most_pass() -> None:
         ("traffic-adversarial", 458, 6),
         ("traffic-later-adversarial", 88, 5),
         ("code-adversarial", 320, 0),
-        ("code-later-adversarial", 100, 3),
+        ("code-later-adversarial", 100, 2),
         ("domains-adversarial", 260, 1),
         ("domains-later-adversarial", 110, 2),
         ("kinds-adversarial", 536, 4),
         ("kinds-later-adversarial", 509, 16),
         ("assistants-adversarial", 429, 4),
         ("assistants-later-adversarial", 107, 3),
+        ("applications-adversarial", 795, 1),
+        ("applications-later-adversarial", 159, 11),
     ],
 )
 def test_d1_near_misses_of_another_hand_are_served_as_often_as_published(
@@ -204,16 +206,17 @@ def test_d1_near_misses_of_another_hand_are_served_as_often_as_published(
         ("everyday-later-paraphrases", 60, 57),
         ("varied-paraphrases", 192, 44),
         ("prompts-paraphrases", 40, 30),
-        ("traffic-paraphrases", 204, 159),
+        ("traffic-paraphrases", 204, 158),
         ("traffic-later-paraphrases", 52, 39),
         ("code-paraphrases", 150, 119),
         ("code-later-paraphrases", 50, 37),
-        ("domains-paraphrases", 130, 13),
+        ("domains-paraphrases", 130, 9),
         ("domains-later-paraphrases", 60, 25),
         ("kinds-paraphrases", 307, 227),
         ("kinds-later-paraphrases", 69, 55),
         ("assistants-paraphrases", 182, 96),
         ("assistants-later-paraphrases", 56, 37),
+        ("applications-paraphrases", 168, 134),
     ],
 )
 def test_d1_paraphrases_of_another_hand_are_served_as_often_as_published(
@@ -686,6 +689,32 @@ MINUTES = "Write the minutes of this meeting{}: Ola wants a bigger budget, and K
         ("persons", "Do I have a dog?", "Do you have a dog?"),
         ("persons", "Did I pass the exam?", "Did you pass the exam?"),
         ("persons", "Have I paid the bill?", "Have you paid the bill?"),
+        ("question", "It stops at night. Does it lose data?", "It stops at night. Why does it lose data?"),
+        ("question", "Here is the log of the job. Did it fail?", "Here is the log of the job. When did it fail?"),
+        ("words", "Write unit tests for this function with pytest.\n\ndef f(x):\n    return x",
+         "Write type hints for this function with mypy.\n\ndef f(x):\n    return x"),
+        ("modality", "He will pay the rent", "He pays the rent"),
+        ("persons", "How do I feel today?", "How do you feel today?"),
+        ("question", "Given this plan, tell me which port the host uses.",
+         "Given this plan, tell me why the host uses the port."),
+        ("words", "Tell me which port the service needs in this file.",
+         "Tell me how many replicas the service needs in this file."),
+        ("order", "Tell the story: The dog barked. The man woke up. The thief ran away.",
+         "Tell the story: The man woke up. The dog barked. The thief ran away."),
+        ("symbols", "Answer with YES or NO. Is a whale a fish?", "Answer with yes or no. Is a whale a fish?"),
+        ("symbols", "Find lines that end with the word ERROR.", "Find lines that end with the word error."),
+        ("quotations", 'Reply "YES" if this is spam.', 'Reply "yes" if this is spam.'),
+        ("wording", "Rate the politeness of this: Send it.", "Rate the politeness of this: Please send it."),
+        ("wording", "Is this title case? Title: the old man", "Is this title case? Title: The old man"),
+        ("wording", "Continue the text: It was the best of times, it was",
+         "Continue the text: It was the best of times, it"),
+        ("plurals", "Write a unit test for the function.", "Write unit tests for the function."),
+        ("plurals", "Extract the name from the text.", "Extract the names from the text."),
+        ("plurals", "Here is a list. Which city has most rain?", "Here is a list. Which cities have most rain?"),
+        ("plurals", "The guard of the old house by the river put the key on the table and left.",
+         "The guard of the old house by the river put the keys on the table and left."),
+        ("details", "Are you older than the president of Peru, or is the president of Chile older than you are?",
+         "Are you older than a president of Peru, or is the president of Chile older than you are?"),
     ],
 )  # fmt: skip
 def test_a_guard_refuses_what_differs(guard: str, one: str, other: str) -> None:
@@ -1291,7 +1320,7 @@ def test_a_capital_tells_a_name_but_where_a_sentence_begins(text: str) -> None:
 @given(_texts)
 def test_of_several_wordings_of_a_question_the_first_tells_its_kind(text: str) -> None:
     found = [(match.start(), n) for n, (_, kind) in enumerate(QUESTION_FRAMES) if (match := re.search(kind, text))]
-    assert reading._question_frame(text) == (QUESTION_FRAMES[min(found)[1]][0] if found else "none")
+    assert reading.question_frame(text) == (QUESTION_FRAMES[min(found)[1]][0] if found else "none")
 
 
 def test_long_pieces_are_read_and_not_remembered() -> None:

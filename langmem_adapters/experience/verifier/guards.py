@@ -37,9 +37,9 @@ from langmem_adapters.experience.verifier.guards_scope import scope
 from langmem_adapters.experience.verifier.guards_tense import tense
 from langmem_adapters.experience.verifier.guards_voice import voice
 from langmem_adapters.experience.verifier.questions import QUESTION_PARTS, QUESTION_WORDS
-from langmem_adapters.experience.verifier.reading import Reading, Word
+from langmem_adapters.experience.verifier.reading import Reading, Word, question_frame
 from langmem_adapters.experience.verifier.swaps import exchanged_small_words, opposite_preposition, swapped_words
-from langmem_adapters.experience.verifier.word_order import essential_words, rearranged_words
+from langmem_adapters.experience.verifier.word_order import essential_words, exchanged_statements, rearranged_words
 from langmem_adapters.experience.verifier.words import (
     ARTICLES,
     ENGLISH_MARKERS,
@@ -135,6 +135,8 @@ def order(left: Reading, right: Reading, alignment: Alignment) -> str:
     """Words must not have exchanged their roles: "from A to B" and "from B to A"."""
     if swap := opposite_preposition(left, right, alignment) or exchanged_small_words(left, right):
         return refusal("order", swap[:1], swap[1:])
+    if exchanged := exchanged_statements(left, right):
+        return refusal("order", exchanged, ())
     unmatched_count = len(alignment.only_left) + len(alignment.only_right)
     exempt_count = len({"use", "like"} & (left.vocabulary ^ right.vocabulary))  # "use X for Y" means "do Y with X"
     is_comparison = "than" in left.words and "than" in right.words
@@ -153,8 +155,12 @@ def question(left: Reading, right: Reading, alignment: Alignment) -> str:
     if _has_question_mark(left) != _has_question_mark(right) and _may_be_statement(left) and _may_be_statement(right):
         return "question differs: ?"
     frames = {left.frame, right.frame}
-    if left.frame != right.frame and _have_other_answers(frames):
+    if _have_other_answers(frames):
         return f"question differs: {left.frame}, {right.frame}"
+    if len(left.later_questions) == len(right.later_questions):
+        for pair in zip(left.later_questions, right.later_questions, strict=True):
+            if pair[0] != pair[1] and _have_other_answers(later_frames := {*map(question_frame, pair)}):
+                return refusal("question", later_frames, ())
     stranded = {reading.words[-1] for reading in (left, right) if reading.words} & _STRANDED_PREPOSITIONS
     if stranded - (left.vocabulary & right.vocabulary) and not is_reworded(left, right, alignment):
         return refusal("question", stranded, ())
@@ -177,12 +183,13 @@ def _have_other_answers(frames: set[str]) -> bool:
     """Whether questions of two kinds cannot have the same answer."""
     if "whether" in frames and frames & _OPEN_FRAMES:
         return True
-    return frames <= _SPECIFIC_FRAMES or frames <= _CIRCUMSTANCE_FRAMES
+    return len(frames) > 1 and any(map(frames.issubset, _EXCLUSIVE_FRAMES))
 
 
 _SPECIFIC_FRAMES = frozenset({"how to", "why", "how many", "how long", "when", "where", "who"})
 _OPEN_FRAMES = _SPECIFIC_FRAMES | {"how"}
 _CIRCUMSTANCE_FRAMES = frozenset({"how", "why", "when", "where", "who"})
+_EXCLUSIVE_FRAMES = _SPECIFIC_FRAMES, _CIRCUMSTANCE_FRAMES, ("what", "why")
 _WHAT_OR_WHERE = frozenset(("what", "which", "where"))
 _STRANDED_PREPOSITIONS = frozenset(("for", "from", "of", "with"))
 _COPULAS = word_set("is are was were")

@@ -65,7 +65,9 @@ def modality(left: Reading, right: Reading, alignment: Alignment) -> str:
         return refusal("modality", ["must"], ["have to"])
     if left.frame == right.frame == "none":
         one, other = _intention(left), _intention(right)
-        return refusal("modality", [one], [other]) if one and other and one != other else ""
+        changed = {one, other} if one and other and one != other else {"will"} & (left.vocabulary ^ right.vocabulary)
+        is_reworded_will = changed == {"will"} and is_reworded(left, right, alignment)
+        return "" if is_reworded_will else refusal("modality", changed, ())
     only_modals = not is_reworded(left, right, alignment)
     if only_modals and (modals := _modals_for_does(left, right) or _modals_for_does(right, left)):
         return refusal("modality", modals, ())
@@ -134,7 +136,8 @@ def persons(left: Reading, right: Reading, alignment: Alignment) -> str:
 
 _I_OR_YOU = frozenset(("i", "you"))
 _ASKS_WHAT_ANYBODY_DOES = re.compile(
-    r"\bhow (?:do|can|could|should|would|may|must) (?:i|you)\b|^(?:can|could|may|must|shall|should) (?:i|you)\b"
+    r"\bhow (?:do|can|could|should|would|may|must) (?:i|you)\b"
+    r"(?! (?:feel|look|smell|sound)(?: now| today)?$)|^(?:can|could|may|must|shall|should) (?:i|you)\b"
 )
 _PRONOUN_CASES = (("i", "me"), ("we", "us"), ("he", "him"), ("she", "her"), ("they", "them"))
 _GERMAN_FORMAL_PRONOUNS = word_set("sie ihnen ihr ihre ihrem ihren ihrer ihres")

@@ -91,14 +91,14 @@ def code(left: Reading, right: Reading, _: Alignment) -> str:
 
 def snippets(left: Reading, right: Reading, _: Alignment) -> str:
     """Code, data and formulas must be exactly the same, in the same order, with their lines and indentation."""
-    one, other = left.snippets, right.snippets
-    if one == other:
+    if left.snippets == right.snippets:
         return ""
+    one, other = left.snippets.texts, right.snippets.texts
     unmatched = (
         [f"{snippet.strip():.60}" for snippet in own if snippet not in others][:_MAX_NAMED_SNIPPETS]
         for own, others in ((one, other), (other, one))
     )
-    return refusal("snippets", *unmatched) or "snippets differ: their order"
+    return refusal("snippets", *unmatched) or "snippets differ: their order or place"
 
 
 def _missing_texts(texts: frozenset[str], reading: Reading) -> set[str]:

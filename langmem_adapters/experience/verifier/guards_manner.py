@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from langmem_adapters.experience.verifier.alignment import Alignment, refusal
+from langmem_adapters.experience.verifier.alignment import Alignment, is_short, refusal
 from langmem_adapters.experience.verifier.forms import is_optional
+from langmem_adapters.experience.verifier.guards_replacements import surrounding_stems
 from langmem_adapters.experience.verifier.phrases import is_superlative
 from langmem_adapters.experience.verifier.reading import Reading, Word
-from langmem_adapters.experience.verifier.words import ARTICLES, PLURAL_ONLY_NOUNS, PREPOSITIONS, STOP_WORDS, UNITS
+from langmem_adapters.experience.verifier.words import (
+    ARTICLES,
+    I_WORDS,
+    PLURAL_ONLY_NOUNS,
+    PREPOSITIONS,
+    STOP_WORDS,
+    UNITS,
+)
 from langmem_adapters.language.lists import group_names, word_set
 
 __all__ = ["degree", "manner", "plurals", "prepositions"]
@@ -19,10 +27,14 @@ _MANNERS = group_names("""brief briefly short shortly concise concisely,
     expert experts""")
 _WRITING_VERBS = word_set("""compose create describe draft explain give list make outline present rewrite summarise
     summarize tell write""")
+_REQUESTING_VERBS = _WRITING_VERBS | word_set(
+    "extract find generate invent name output pick propose recommend return suggest"
+)
 _MAX_ACRONYM_CHARS = 3  # so short a name is often in lower case
 _MAX_OPENING_WORDS = 4
 _OMITTABLE_PREPOSITIONS = word_set("as at by for from in of on to with")
 _DETERMINERS = ARTICLES | word_set("her his my our that their these this those your")
+_ENDS_OF_OBJECTS = STOP_WORDS - _DETERMINERS - I_WORDS
 _POSSESSIVES = word_set("her his my our their your")
 _PLURAL_ONLY_NOUNS = PLURAL_ONLY_NOUNS - {"means"}  # a verb too: "what X means"
 _BE_FORMS = word_set("is are was were")
@@ -62,8 +74,13 @@ def degree(left: Reading, right: Reading, _: Alignment) -> str:
 def plurals(left: Reading, right: Reading, alignment: Alignment) -> str:
     """After a superlative, singular and plural differ: the highest mountain(s). So they do in names: "Alien", "Aliens".
 
-    A word with an article is not a name: a python, Python.
+    A word with an article is not a name: a python, Python. What is to be written or extracted, and, where
+    the texts are the same beside it, what is said in more than a short question: a title, titles.
     """
+    has_context = min(left.sentences, right.sentences) > 1 or not is_short(left, right)
+    if has_context and surrounding_stems(left, ()) == surrounding_stems(right, ()):
+        return refusal("plurals", *_differing_in_number(left, right))
+    left_objects, right_objects = _requested_objects(left), _requested_objects(right)
     for i, j, _ in alignment.pairs:
         one, other = left.content[i], right.content[j]
         if (one.text, one.capital) == (other.text, other.capital):
@@ -71,9 +88,38 @@ def plurals(left: Reading, right: Reading, alignment: Alignment) -> str:
         if _is_noun_and_name(left, one, right, other) or _is_noun_and_name(right, other, left, one):
             return refusal("plurals", [one.text], ())
         is_plural = one.text + "s" == other.text or one.text == other.text + "s"
-        if is_plural and _number_matters(left, one, right, other):
+        is_requested = one.place in left_objects and other.place in right_objects
+        if is_plural and (is_requested or _number_matters(left, one, right, other)):
             return refusal("plurals", [one.text], [other.text])
     return ""
+
+
+def _requested_objects(reading: Reading) -> set[int]:
+    """The places of the nouns in what a request, which is no question, wants to have written, found or extracted."""
+    places: set[int] = set()
+    head = None  # the last word of the object so far, which is its noun; the verb, if none has come
+    for place, word in enumerate([*reading.words, ""] if reading.frame == "none" else ()):
+        if head is None:
+            head = place if word in _REQUESTING_VERBS else None
+        elif not word or word in _ENDS_OF_OBJECTS:
+            places.add(head)
+            head = None
+        else:
+            head = place
+    return places
+
+
+def _differing_in_number(left: Reading, right: Reading) -> tuple[list[str], list[str]]:
+    """The words that one text has in the plural and the other not; not 5 euro, 5 euros, nor some example, examples."""
+    one, other = ([word for word in reading.words if word not in ARTICLES] for reading in (left, right))
+    pairs = [
+        (word, other_word)
+        for before, word, other_word in zip(["", *one], one, other, strict=False)
+        if word.endswith("s") != other_word.endswith("s")
+        and before != "some"
+        and UNITS.keys().isdisjoint((word, other_word))
+    ]
+    return [word for word, _ in pairs], [word for _, word in pairs]
 
 
 def _number_matters(left: Reading, one: Word, right: Reading, other: Word) -> bool:

@@ -11,13 +11,14 @@ from operator import ne
 from langmem_adapters.experience.verifier.alignment import Alignment, edit_distance, is_short, refusal, unmatched_words
 from langmem_adapters.experience.verifier.forms import is_optional
 from langmem_adapters.experience.verifier.reading import Reading, Word
-from langmem_adapters.experience.verifier.words import ARTICLES, STOP_WORDS, is_past
+from langmem_adapters.experience.verifier.words import ARTICLES, NEGATIONS, STOP_WORDS, is_past
 from langmem_adapters.language.lists import group_names, word_set
 
-__all__ = ["details", "words"]
+__all__ = ["details", "surrounding_stems", "words"]
 
 _MAX_MEDIUM_TEXT_WORDS = 60
 _MAX_REPLACED_WORDS = 2
+_MAX_EDITED_SHARE = 0.4  # of the words beside the same data
 _MAX_DIFFERING_SHARE = 0.15  # of the words of a text; if more differ, it is reworded
 _MODALS = frozenset(("can", "could", "should", "will", "would"))
 _SAME_MODALS = frozenset(("can", "could")), frozenset(("will", "would"))
@@ -27,8 +28,8 @@ _NEGLIGIBLE_WORDS = ARTICLES | word_set("""although also am and any are be been 
     have having he his i is it its just my of on or our please really she so some still that their then they think this
     though too somehow use using we what which why you your""")
 """Words that may be added or left out without a difference, or that other guards compare."""
-_POSSESSIVES = word_set("my your his her our their its")
-"""Words that may stand before one word that replaces another: "my boss", "someone"."""
+_BEFORE_REPLACED = word_set("my your his her our their its how what which whose")
+"""Words that may stand before one word that replaces another: "my boss", "someone"; "which port", "how many hosts"."""
 _NUMBERS_OF_VERBS = group_names("is are, was were, does do, has have")
 _CONDITION_WORDS = {"when": "if", "whether": "if", "during": "in"}
 _WHETHER = re.compile(r"\bwhether\b|\b(?:ask|check|know|see|sure|tell|wonder)(?:s|ed|ing)?(?: me| us)? if\b")
@@ -44,7 +45,9 @@ def words(left: Reading, right: Reading, alignment: Alignment) -> str:
     left_texts, right_texts = ({word.text for word in side} for side in (left_only, right_only))
     left_required = {text for text in left_texts if not is_optional(text)}
     right_required = {text for text in right_texts if not is_optional(text)}
-    if max(len(left.words), len(right.words)) > _MAX_MEDIUM_TEXT_WORDS:
+    is_long = max(len(left.words), len(right.words)) > _MAX_MEDIUM_TEXT_WORDS
+    replaces = left_required - NEGATIONS and right_required - NEGATIONS
+    if is_long or (replaces and _are_alike_beside_data(left, right)):
         return refusal("words", left_required, right_required)
     if len(left_only) == len(right_only) == 1 and _at_most_one_word_differs(left, right):
         asks_how_to = left.frame == right.frame == "how to" and _OTHERS.isdisjoint(left.words)
@@ -73,6 +76,8 @@ def details(left: Reading, right: Reading, alignment: Alignment) -> str:
         return refusal("details", ["when"], ["whether"])
     one, other = (Counter([_CONDITION_WORDS.get(word, word) for word in reading.words]) for reading in (left, right))
     left_only, right_only = one - other, other - one
+    if len(left_only) == len(right_only) == 1 and {"the"} < {*left_only, *right_only} <= ARTICLES:
+        return refusal("details", left_only, right_only)
     if not is_near and left_only and right_only:
         return ""
     pairs = ((left.content[i], right.content[j]) for i, j, similarity in alignment.pairs if similarity < 1)
@@ -88,6 +93,12 @@ def _differ_in_tense(one: Word, other: Word) -> bool:
     return one.stem == other.stem and is_past(one.text) != is_past(other.text)
 
 
+def _are_alike_beside_data(left: Reading, right: Reading) -> bool:
+    """Whether most words are the same beside lines of data, for which a model takes texts for near that are not."""
+    max_edits = int(_MAX_EDITED_SHARE * max(len(left.words), len(right.words)))
+    return left.has_data and right.has_data and edit_distance(left.stems, right.stems, max_edits) <= max_edits
+
+
 def _at_most_one_word_differs(left: Reading, right: Reading) -> bool:
     """Whether at most one word differs, and none is added."""
     return len(left.stems) == len(right.stems) and sum(map(ne, left.stems, right.stems)) <= 1
@@ -95,14 +106,14 @@ def _at_most_one_word_differs(left: Reading, right: Reading) -> bool:
 
 def _differ_in_one_place(left: Reading, right: Reading, left_only: Sequence[Word], right_only: Sequence[Word]) -> bool:
     """Whether all that differ are content words that stand together in each text: "a bar chart", "a table"."""
-    left_stems = _surrounding_stems(left, left_only)
-    return left_stems.count("") == 1 and left_stems == _surrounding_stems(right, right_only)
+    left_stems = surrounding_stems(left, left_only)
+    return left_stems.count("") == 1 and left_stems == surrounding_stems(right, right_only)
 
 
-def _surrounding_stems(reading: Reading, unmatched: Iterable[Word]) -> list[str]:
+def surrounding_stems(reading: Reading, unmatched: Iterable[Word]) -> list[str]:
     """The stems without articles, with one empty string for each run of the given words; verbs in one number."""
     positions = {word.place for word in unmatched}
-    positions |= {n for n, word in enumerate(reading.words) if word in _POSSESSIVES and n + 1 in positions}
+    positions |= {n for n, word in enumerate(reading.words) if word in _BEFORE_REPLACED and n + 1 in positions}
     numbered_words = enumerate(zip(reading.words, reading.stems, strict=True))
     stems = [
         "" if n in positions else _NUMBERS_OF_VERBS.get(word, stem)

@@ -27,7 +27,10 @@ _HOW_TO = (
 
 QUESTION_FRAMES = (
     ("how to", _HOW_TO),
-    ("why", r"\bwhy\b|\breasons? (?:for|why|behind|that|is)\b|\bhow come\b|\bwhat(?: is| are)? (?:makes|causes?)\b"),
+    (
+        "why",
+        r"\bwhy\b|\breasons? (?:for|why|behind|that|is)\b|\bhow come\b|\bwhat(?: is| are)? (?:mak|caus)(?:es?|ing)\b",
+    ),
     ("how many", r"\bhow (?:many|much)\b"),
     ("how long", r"\bhow (?:long|old|far|often|big|tall|soon|fast|high|deep)\b"),
     ("when", r"\bwhen\b(?!.*, (?:how|what|where|which|who|why)\b)|\bwhat (?:time|year|date|day)\b"),

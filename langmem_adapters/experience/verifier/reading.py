@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Iterable
 from functools import lru_cache
 from itertools import chain, pairwise
@@ -21,8 +20,9 @@ from langmem_adapters.experience.verifier.questions import (
     WHETHER_PATTERN,
     WORDING_REPLACEMENTS,
 )
+from langmem_adapters.experience.verifier.snippets import Snippets
 from langmem_adapters.experience.verifier.spelling import GROUPED_DIGITS, MISSPELLINGS, MULTIPLIERS, normalize_spelling
-from langmem_adapters.experience.verifier.symbols import cased_units, mark_superscripts, name_mentioned_signs, symbols
+from langmem_adapters.experience.verifier.symbols import cased_units, normalize_signs, symbols
 from langmem_adapters.experience.verifier.wording import Wording, wording_of
 from langmem_adapters.experience.verifier.words import (
     COURTESIES,
@@ -36,7 +36,7 @@ from langmem_adapters.experience.verifier.words import (
     stem_of,
 )
 
-__all__ = ["MAX_COMPARED_CHARS", "Reading", "Word", "normalize_signs", "read"]
+__all__ = ["MAX_COMPARED_CHARS", "Reading", "Word", "question_frame", "read"]
 
 MAX_COMPARED_CHARS = 2_000  # longer texts are not compared word by word
 _MAX_QUESTION_CHARS = 300  # of a question whose wording may be replaced
@@ -58,15 +58,11 @@ _QUOTATION_MARK = re.compile("[\"'«「『《„]")
 _PUNCTUATION = "\"'`().,;:?!"
 _SENTENCE_ENDS = frozenset(".?!:")
 _HYPHEN = re.compile(r"(?<=\w)-(?=\w)")
-_PLAIN_SIGNS = str.maketrans(
-    {
-        **dict.fromkeys("\u2018\u2019\u02bc\u2032\u00b4", "'"),
-        **dict.fromkeys("\u201c\u201d\u2033", '"'),
-        **dict.fromkeys("\u2010\u2012\u2013\u2212", "-"),
-        "\u2014": " - ",
-    }
-)
 _FRAME = re.compile("|".join(f"({pattern})" for _, pattern in QUESTION_FRAMES))
+_LATER_QUESTION = re.compile(
+    r"(?<=[.?!:])\s+(?:(?:can|could|will|would) you (?:please |kindly )?(?=explain|help|say|show|tell))?"
+    r"([^\s.?!:][^.?!:]*\?)"
+)
 _OPENING, _WHETHER, _REQUEST = re.compile(OPENING_PATTERN), re.compile(WHETHER_PATTERN), re.compile(REQUEST_PATTERN)
 _TELL_ME = re.compile(TELL_ME_PATTERN)
 _CLOSING = re.compile(
@@ -119,10 +115,14 @@ class Reading(NamedTuple):
     namesakes: frozenset[tuple[str, bool]]
     """Words that mean something else with a capital, and whether they have one."""
     code: frozenset[str]
-    snippets: tuple[str, ...]
+    snippets: Snippets
     """Code, data and formulas that were taken out of the text."""
+    has_data: bool
+    """Whether some of them were on lines of their own."""
     frame: str
     """The kind of question, see :data:`QUESTION_FRAMES`; "none" for others."""
+    later_questions: tuple[str, ...]
+    """The questions that follow another sentence."""
     english: bool
     sentences: int
     courtesies: frozenset[str]
@@ -133,7 +133,7 @@ class Reading(NamedTuple):
 @lru_cache(maxsize=64)  # a request is compared with several
 def read(text: str) -> Reading:
     """Read a request."""
-    plain = normalize_signs(text[:MAX_COMPARED_CHARS])
+    plain = normalize_signs(text[:MAX_COMPARED_CHARS]).replace('""', '"')
     numerals = frozenset((match[1].lower(), match[2]) for match in _NUMERAL.finditer(plain))
     may_be_title = any(numeral != "I" or word == "war" for word, numeral in numerals)
     with_figures = _NUMBERED_TITLE.sub(_roman_to_figures, plain) if may_be_title else plain
@@ -167,21 +167,15 @@ def read(text: str) -> Reading:
         quoted=_quotations(plain),
         namesakes=_namesakes(plain, words),
         code=_identifiers(plain) | _capital_stop_words(plain),
-        snippets=(),
-        frame=_question_frame(normalized.strip()),
+        snippets=Snippets(),
+        has_data=False,
+        frame=question_frame(normalized.strip()),
+        later_questions=tuple(_LATER_QUESTION.findall(normalized)),
         english=english,
         sentences=len(re.findall(r"[.?!](?=\s+\w|\s*$)", plain)),
         courtesies=_courtesies(all_words) if len(all_words) > len(words) else frozenset(),
         wording=wording_of(plain),
     )
-
-
-def normalize_signs(text: str) -> str:
-    """A text with one sign for equivalent ones: straight quotation marks, x^2 for x², and U2014 for a mention of —."""
-    text = name_mentioned_signs(text)
-    if not text.isascii():
-        text = unicodedata.normalize("NFKC", mark_superscripts(text)).translate(_PLAIN_SIGNS)
-    return text.replace('""', '"')
 
 
 def _roman_to_figures(match: re.Match[str]) -> str:
@@ -271,8 +265,14 @@ def _capitalized_in(piece: str) -> tuple[frozenset[str], frozenset[str], bool | 
 def _quotations(text: str) -> frozenset[str]:
     if not _QUOTATION_MARK.search(text):
         return frozenset()
-    quotations = (next(filter(None, match.groups())).lower() for match in _QUOTATION.finditer(text))
-    return frozenset(" ".join(_HYPHEN.sub(" ", quotation).split()).rstrip(" .,!") for quotation in quotations)
+    text = text.lower() if text.isupper() else text
+    quotations = (next(filter(None, match.groups())) for match in _QUOTATION.finditer(text))
+    return frozenset(" ".join(_HYPHEN.sub(" ", _lower_unless_label(q)).split()).rstrip(" .,!") for q in quotations)
+
+
+def _lower_unless_label(quotation: str) -> str:
+    """A quotation in lower case, except for a word in capitals that is to be written so: answer "YES"."""
+    return quotation if len(quotation) > 1 and quotation.isupper() else quotation.lower()
 
 
 def _namesakes(text: str, words: Iterable[str]) -> frozenset[tuple[str, bool]]:
@@ -320,7 +320,7 @@ def _identifiers_in(piece: str) -> frozenset[str]:
     return frozenset(match[0].removesuffix("()") for match in _CODE.finditer(piece)) | numbers
 
 
-def _question_frame(text: str) -> str:
+def question_frame(text: str) -> str:
     """The kind of question whose pattern matches first; "none", if there is none."""
     match = _FRAME.search(text)
     return QUESTION_FRAMES[match.lastindex - 1][0] if match and match.lastindex else "none"

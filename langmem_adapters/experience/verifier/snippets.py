@@ -11,13 +11,16 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from langmem_adapters.experience.verifier.piece_cache import cached_per_piece
+from langmem_adapters.experience.verifier.symbols import normalize_signs
 from langmem_adapters.experience.verifier.words import POLITE_WORDS, STOP_WORDS
 
-__all__ = ["Parts", "separate_snippets"]
+__all__ = ["Parts", "Snippets", "separate_snippets"]
 
 _PLACEHOLDER = "snippet"  # replaces a snippet in the prose
 _MAY_BE_CODE = re.compile(r"[`{}\[\]\\|~^=<>$*(:/&@!]|,\S|[-+][^\w\s-]|--|\+\+|\w;|(?<!\S)\.(?!\S)|\.\.|[ACGTU]{6}|\n")
-_FENCE = re.compile(r"\s*(?:```|~~~)")
+_FENCE = re.compile(r"\s*(?:```|~~~)([^`]*)")
+_LANGUAGE = re.compile(r"[\w+#.-]*")  # any more beside the opening fence is code
+_SHORT_LANGUAGES = {"cpp": "c++", "js": "javascript", "py": "python", "ts": "typescript", "yml": "yaml"}
 _PIECE = re.compile(r"\S+")
 _BACKTICKED = re.compile(r"`([^`\n]+)`")
 _PLAIN_NAME = re.compile(r"\s*[\w.]+(?:\(\))?\s*")  # compared by the guard "code"
@@ -29,10 +32,12 @@ _NOT_CODE = re.compile(r"^\*{1,2}\w+\*{1,2}$|^<3$|^w/$|^https?://")  # an addres
 _OPERATOR = re.compile(r"[=<>!+*/%&|^-]?=|[<>|^*%@]|<<|>>|\*\*|//|&&|\|\||->|=>|\.{1,2}|--")
 _SUM_OPERATORS = frozenset("+-/")
 _NOT_A_FORMULA = re.compile(r"[+*/<>=-]\s*[+*/<>=-]|[\"'\[]")
+_CURLY_QUOTES = re.compile("[“”‘’]")  # noqa: RUF001 - meant
+_QUOTED = re.compile(r"“([^“”]+)”")
 _SPACED_SIGN = re.compile(r"(?:(?<!\s)\s+|)([+*/<>=-])\s*")  # each run of blanks is matched once, from its first
 _LOGICAL_WORDS = frozenset(("and", "if", "not", "or", "return", "while"))
 _CODE_INTRODUCTION = re.compile(
-    r"\b(?:this|these|following|given|below|the)\b[^:]{0,80}\b(?:class|code|command|config|css|csv|diff|equation|error|expression|"
+    r"\b(?:this|these|following|given|below|the)\b[^:]{0,80}\b(class|code|command|config|css|csv|diff|equation|error|expression|"
     r"formula|function|html|json|log|loop|method|pattern|program|quer(?:y|ies)|regex|script|snippet|sql|statement|table|"
     r"traceback|xml|yaml)s?(?:\s+\w+){0,2}:\s+(?!\")(?=[^`]*$)",
     re.IGNORECASE,
@@ -40,6 +45,7 @@ _CODE_INTRODUCTION = re.compile(
 _FINAL_PLACEHOLDER = re.compile(rf"(?<=[.?!:]) {_PLACEHOLDER}$")  # removed, as for code on a line of its own
 _LIST_ITEM = re.compile(r"(?:\d+[.)]|[-*•])\s")
 _END_PUNCTUATION = ".,;:!?"
+_ENDS_THAT_MATTER = frozenset(("equation", "expression", "formula", "pattern", "regex"))
 _MAX_CHARS = 8_000  # every line of a longer text is compared exactly
 _MAX_WORD_CHARS = 80  # no word is longer
 _MAX_FRAGMENT_WORDS = 2  # a line with no more is not a sentence, whatever its end
@@ -47,12 +53,23 @@ _MAX_UNPUNCTUATED_WORDS = 5  # a line without punctuation at its end must have m
 _MIN_STOP_WORDS = 2  # of such a line
 
 
+class Snippets(NamedTuple):
+    """The code, data and formulas of a request."""
+
+    texts: tuple[str, ...] = ()
+    """In order: lines with their indentation, and pieces of lines."""
+    places: tuple[int, ...] = ()
+    """Of each whole line, how many lines of prose are before it; () if all are before the prose, or after it."""
+
+
 class Parts(NamedTuple):
     """A request in two parts."""
 
     prose: str
-    snippets: tuple[str, ...]
-    """Code, data and formulas, in order: lines with their indentation, and pieces of lines."""
+    """With one sign for equivalent ones."""
+    snippets: Snippets
+    has_data: bool = False
+    """Whether there is code or data on lines of its own."""
 
 
 class _Line(NamedTuple):
@@ -64,30 +81,57 @@ def separate_snippets(one: str, other: str) -> tuple[Parts, Parts]:
     """Split two requests: code that one has between backticks, in a fence or on its own line is code in both."""
     if max(len(one), len(other)) > _MAX_CHARS:
         return Parts(one, _all_lines(one)), Parts(other, _all_lines(other))
-    if not (_MAY_BE_CODE.search(one) or _MAY_BE_CODE.search(other)):
-        return Parts(one, ()), Parts(other, ())
-    fenced = {*_fenced_lines(one), *_fenced_lines(other)}
-    lines, other_lines = _classified_lines(one, fenced), _classified_lines(other, fenced)
+    plain, other_plain = normalize_signs(one), normalize_signs(other)
+    if not (_MAY_BE_CODE.search(plain) or _MAY_BE_CODE.search(other_plain)):
+        return Parts(plain, Snippets()), Parts(other_plain, Snippets())
+    fences, other_fences = _read_fences(one), _read_fences(other)
+    fenced = {*fences.code, *other_fences.code}
+    lines, other_lines = _classified_lines(fences.lines, fenced), _classified_lines(other_fences.lines, fenced)
     marked = {code.strip() for line in (*lines, *other_lines) for code in _marked_code(line)}
-    return _to_parts(lines, marked), _to_parts(other_lines, marked)
+    parts, other_parts = _to_parts(lines, marked), _to_parts(other_lines, marked)
+    if fences.languages and other_fences.languages and fences.languages != other_fences.languages:
+        return _with_codes(parts, fences.languages), _with_codes(other_parts, other_fences.languages)
+    return parts, other_parts
 
 
-def _all_lines(text: str) -> tuple[str, ...]:
-    return tuple(line.rstrip() for line in text.splitlines() if line.strip())
+def _with_codes(parts: Parts, codes: tuple[str, ...]) -> Parts:
+    return parts._replace(snippets=parts.snippets._replace(texts=codes + parts.snippets.texts))
 
 
-def _fenced_lines(text: str) -> Iterator[str]:
+def _all_lines(text: str) -> Snippets:
+    return Snippets(tuple(line.rstrip() for line in text.splitlines() if line.strip()))
+
+
+class _Fences(NamedTuple):
+    """What a text has in fences."""
+
+    lines: list[str]
+    """All lines but the fences."""
+    code: set[str]
+    """The lines in fences."""
+    languages: tuple[str, ...]
+    """The languages that they name."""
+
+
+def _read_fences(text: str) -> _Fences:
+    lines: list[str] = []
+    code: set[str] = set()
+    languages: list[str] = []
     inside = False
-    for line in text.splitlines() if "\n" in text else ():
-        if _FENCE.match(line):
-            inside = not inside
-        elif inside:
-            yield line.strip()
+    for line in map(str.rstrip, text.splitlines()):
+        fence = _FENCE.fullmatch(line)
+        note = fence[1].strip() if fence else ""
+        if not fence or not _LANGUAGE.fullmatch(note):
+            lines.append(note or line)
+            code |= {lines[-1].strip()} if inside or fence else set()
+        elif note:
+            languages.append(_SHORT_LANGUAGES.get(note.lower(), note.lower()))
+        inside ^= bool(fence)
+    return _Fences(lines, code, tuple(languages))
 
 
-def _classified_lines(text: str, fenced: Collection[str]) -> list[_Line]:
+def _classified_lines(lines: list[str], fenced: Collection[str]) -> list[_Line]:
     """The lines without common indentation, of prose and of data; only blank lines between lines of data are kept."""
-    lines = [line.rstrip() for line in text.expandtabs().splitlines() if not _FENCE.match(line)]
     indentation = _indentation(lines)
     classified = [_Line(line, line.strip() not in fenced and _is_prose(line[indentation:])) for line in lines]
     filled = [n for n, line in enumerate(classified) if line.text]
@@ -108,7 +152,8 @@ def _is_data(line: _Line | None) -> bool:
 
 
 def _indentation(lines: Iterable[str]) -> int:
-    return min((len(line) - len(line.lstrip()) for line in lines if line), default=0)
+    """How many blanks begin each line; a tab is none of them, as it may matter."""
+    return min((len(line) - len(line.lstrip(" ")) for line in lines if line), default=0)
 
 
 def _marked_code(line: _Line) -> Iterable[str]:
@@ -121,14 +166,24 @@ def _marked_code(line: _Line) -> Iterable[str]:
 def _to_parts(lines: Iterable[_Line], marked: Collection[str]) -> Parts:
     prose: list[str] = []
     snippets: list[str] = []
+    places: list[int] = []
+    prose_lines = 0
     for line in lines:
         if line.is_prose:
             text, line_snippets = _extract_marked(line.text, marked)
             prose.append(text)
             snippets += line_snippets
+            prose_lines += not _is_courtesy(text)
         else:
             snippets.append(line.text)
-    return Parts("\n".join(prose), tuple(snippets))
+            places.append(prose_lines)
+    is_apart = {*places} in ({0}, {prose_lines})  # then the instruction and the code may change places
+    code = Snippets(tuple(snippets), () if is_apart else tuple(places))
+    return Parts(normalize_signs("\n".join(prose)), code, has_data=bool(places))
+
+
+def _is_courtesy(line: str) -> bool:
+    return POLITE_WORDS.issuperset(word.strip(_END_PUNCTUATION).lower() for word in line.split())
 
 
 def _extract_marked(line: str, marked_code: Collection[str]) -> tuple[str, list[str]]:
@@ -155,17 +210,26 @@ def _extract_unmarked(text: str, snippets: list[str]) -> list[str]:
     spans = [match.span() for match in _PIECE.finditer(text, 0, introduction.end() if introduction else len(text))]
     pieces = [text[start:end] for start, end in spans]
     words, done = [], 0
-    for start, end in _code_runs(pieces):
+    for start, end in _code_runs(pieces if text.isascii() else [*map(normalize_signs, pieces)]):
         words += [*pieces[done:start], _PLACEHOLDER]
         code = text[spans[start][0] : spans[end - 1][1]]
-        has_end = end == len(pieces) or any(map(str.isalnum, code))  # "*?" within a sentence is a sign
-        snippets.append(_compact_formula(code.rstrip(_END_PUNCTUATION) if has_end else code))
+        snippets.append(_compact_formula(code.rstrip(_end_punctuation(code, pieces[end:]))))
         done = end
     words += pieces[done:]
     if introduction and (introduced_code := text[introduction.end() :].strip()):
-        snippets.append(introduced_code.rstrip(".?!"))
+        is_pattern = introduction[1].lower() in _ENDS_THAT_MATTER
+        snippets.append(introduced_code if is_pattern else introduced_code.rstrip(".?!"))
         words.append(_PLACEHOLDER)
     return words
+
+
+def _end_punctuation(code: str, next_pieces: Sequence[str]) -> str:
+    """The signs at the end of a piece of code that belong to the sentence around it."""
+    if not next_pieces:
+        return _END_PUNCTUATION
+    if not any(map(str.isalnum, code)):  # "*?" within a sentence is a sign
+        return ""
+    return ",;:" if next_pieces[0][0].islower() else _END_PUNCTUATION
 
 
 def _code_runs(pieces: Sequence[str]) -> Iterator[tuple[int, int]]:
@@ -205,6 +269,10 @@ def _are_code(piece: str) -> bool:
 
 def _compact_formula(code: str) -> str:
     """A formula without blanks around its signs, unless they may matter: x = 5 and x=5, [1 -2] and [1 - 2]."""
+    code = _QUOTED.sub(r'"\1"', code) if _QUOTED.fullmatch(code) else code  # what is quoted is code, not the marks
+    if _CURLY_QUOTES.search(code):
+        return code
+    code = normalize_signs(code)
     if _NOT_A_FORMULA.search(code) or len(_SPACED_SIGN.findall(code)) == 1:
         return code
     return _SPACED_SIGN.sub(r"\1", code)
@@ -214,7 +282,7 @@ def _is_prose(line: str) -> bool:
     """Whether a line is a sentence but no list item, or only a courtesy."""
     words = line.split()
     if len(words) <= _MAX_FRAGMENT_WORDS or line[0].isspace() or _LIST_ITEM.match(line):
-        return bool(words) and POLITE_WORDS.issuperset(word.strip(_END_PUNCTUATION).lower() for word in words)
+        return bool(words) and _is_courtesy(line)
     end = unicodedata.normalize("NFKC", line[-1])
     code_pieces = sum(_are_code(words))
     if end in ".?!。":

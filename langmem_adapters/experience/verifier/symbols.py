@@ -10,7 +10,7 @@ from langmem_adapters.experience.verifier.piece_cache import cached_per_piece
 from langmem_adapters.experience.verifier.words import ARTICLES, CONJUNCTIONS, FOREIGN_MARKERS, PREPOSITIONS
 from langmem_adapters.language.lists import word_set
 
-__all__ = ["cased_units", "mark_superscripts", "name_mentioned_signs", "symbols"]
+__all__ = ["cased_units", "normalize_signs", "symbols"]
 
 _MAX_OPERAND_CHARS = 60  # in which the operands of a sign are looked for
 _SYMBOLS = re.compile(
@@ -26,6 +26,12 @@ _EXACT_TEXT = re.compile(
     r"(?<!\S)(?:@{1,2}|#|/)(?=[a-z_])|(?<!\w)_+[^\W_]|[^\W_]_+(?!\w)"
 )
 """Text that must be exactly the same: addresses, ii-V-I, YYYY-MM-dd, %s, options, @x, _x, x_."""
+_LABELS = re.compile(
+    r"\b(?:(?i:answer|classif|label|output|repl|respond|return|say|tag|write)[^.?!\n]{0,80}? "
+    r"([A-Z]{2,}(?:, [A-Z]{2,})*,? or [A-Z]{2,})|[Ww]ord ([A-Z]{2,}))\b"
+)
+"""Labels in capitals, from which an answer is to take one, and mentions: "reply with YES or NO", "the word ERROR"."""
+_CAPITALS = re.compile(r"[A-Z]{2}")
 _MORSE = re.compile(r"\s(?:[.-]+\s+){2,}[.-]+")
 _HAS_EXACT_TEXT = re.compile(r"[-/%@#_:]|\.(?<=\s.)|\.(?=[YyMDdHhms])")
 _NON_COMMUTATIVE = frozenset("-/<>^~")
@@ -43,6 +49,14 @@ _LONE_VARIANT = re.compile(r"""(?<![^\s"'`“‘«(])(?<!\d\s)[^\x00-\x7f\s]{1,3
 _VARIANTS = ("<circle>", "<compat>", "<font>", "<square>", "<sub>", "<super>")
 """Kinds of characters that, alone, mean something else than the letters and digits they are variants of."""
 _LAST_LATIN_LETTER = "\u024f"  # but for rare ones
+_PLAIN_SIGNS = str.maketrans(
+    {
+        **dict.fromkeys("\u2018\u2019\u02bc\u2032\u00b4", "'"),
+        **dict.fromkeys("\u201c\u201d\u2033", '"'),
+        **dict.fromkeys("\u2010\u2012\u2013\u2212", "-"),
+        "\u2014": " - ",
+    }
+)
 _STOPS = re.compile(r"[.,;:]|[.?!]+")
 _BEFORE_MENTION = ARTICLES.union(
     PREPOSITIONS,
@@ -70,12 +84,20 @@ _CASED_UNIT = re.compile(
 )
 
 
-def mark_superscripts(text: str) -> str:
+def _mark_superscripts(text: str) -> str:
     """A text with a mark before superscripts and subscripts: 10^² for 10², so that it does not become 102."""
     return text if text.isascii() else _SUBSCRIPT.sub("_", _SUPERSCRIPT.sub("^", text))
 
 
-def name_mentioned_signs(text: str) -> str:
+def normalize_signs(text: str) -> str:
+    """A text with one sign for equivalent ones: straight quotation marks, x^2 for x², and U2014 for a mention of —."""
+    text = _name_mentioned_signs(text)
+    if not text.isascii():
+        text = unicodedata.normalize("NFKC", _mark_superscripts(text)).translate(_PLAIN_SIGNS)
+    return text
+
+
+def _name_mentioned_signs(text: str) -> str:
     """A text with U2014 for a — that it mentions, rather than uses: "what does — mean", but not "Bonn — what is it".
 
     A sign is mentioned if it is quoted, or stands alone where a word is missing. So are variants of letters and digits
@@ -126,6 +148,8 @@ def _stands_for_word(text: str, sign: str, span: tuple[int, int]) -> bool:
 def symbols(text: str, *, english: bool) -> tuple[str, ...]:
     """The symbols, sorted. In French, a sign that stands alone may be punctuation, as then the one at the end is."""
     signs = _pictographs(text)
+    if _CAPITALS.search(text):
+        signs += [match[1] or match[2] for match in _LABELS.finditer(text)]
     if _MAY_BE_SYMBOL.search(text):
         if _HAS_SYMBOL.search(text):
             signs += [_sign_with_operands(text, match) for match in _SYMBOLS.finditer(text)]

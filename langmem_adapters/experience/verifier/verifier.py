@@ -14,8 +14,8 @@ from langmem_adapters.experience.policies import attempt
 from langmem_adapters.experience.verifier.alignment import Alignment, align
 from langmem_adapters.experience.verifier.features import features
 from langmem_adapters.experience.verifier.guards import GUARDS, Guard
-from langmem_adapters.experience.verifier.reading import MAX_COMPARED_CHARS, Reading, normalize_signs, read
-from langmem_adapters.experience.verifier.snippets import Parts, separate_snippets
+from langmem_adapters.experience.verifier.reading import MAX_COMPARED_CHARS, Reading, read
+from langmem_adapters.experience.verifier.snippets import Parts, Snippets, separate_snippets
 from langmem_adapters.experience.verifier.weights import (
     BASE_LOGIT,
     DEFAULT_THRESHOLD,
@@ -127,7 +127,10 @@ class Verifier:
             return Verdict(1.0, "", "")
         if max(len(request_parts.prose), len(stored_parts.prose)) > MAX_COMPARED_CHARS:
             return Verdict(0.0, "length", "too long to be compared word by word")
-        left, right = (read(parts.prose)._replace(snippets=parts.snippets) for parts in (request_parts, stored_parts))
+        left, right = (
+            read(parts.prose)._replace(snippets=parts.snippets, has_data=parts.has_data)
+            for parts in (request_parts, stored_parts)
+        )
         alignment = align(left.content, right.content)
         for name, guard in self.guards.items():
             if reason := guard(left, right, alignment):
@@ -143,8 +146,8 @@ class Verifier:
     def _split(self, request: str, stored: str) -> tuple[Parts, Parts]:
         """Move code, data and formulas, which only the guard ``snippets`` compares, out of the prose."""
         if "snippets" not in self.guards:
-            return Parts(request, ()), Parts(stored, ())
-        return separate_snippets(normalize_signs(request), normalize_signs(stored))
+            return Parts(request, Snippets()), Parts(stored, Snippets())
+        return separate_snippets(request, stored)
 
     def __repr__(self) -> str:
         return f"Verifier({self.threshold})"

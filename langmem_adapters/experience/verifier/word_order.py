@@ -21,7 +21,7 @@ from langmem_adapters.experience.verifier.words import (
 )
 from langmem_adapters.language.lists import group_names, word_set
 
-__all__ = ["essential_words", "rearranged_words", "same_words"]
+__all__ = ["essential_words", "exchanged_statements", "rearranged_words", "same_words"]
 
 _HOW_TO = re.compile(r"\b(?:how (?:(?:do|can|could|should|would) i|to)|(?:what (?:is|are) the )?(?:best )?ways? to) ")
 _DOES = frozenset(("do", "does"))
@@ -34,6 +34,8 @@ _BOUND_WORDS = _PHRASE_OPENERS | word_set("""almost also even he i it just my on
 """Words that must precede the same word in both texts, if the order of words differs."""
 _OMITTABLE_BOUND_WORDS = ARTICLES | word_set("can could did do does should will would")
 """Likewise, but one text may leave them out."""
+_SENTENCE_END = re.compile(r"(?<=[.?!:])\s")
+_MIN_SENTENCES = 3  # of a text whose statements are looked at
 
 
 def same_words(left: Reading, right: Reading) -> bool:
@@ -83,6 +85,19 @@ def rearranged_words(left: Reading, right: Reading) -> set[str]:
     if "not" in left.vocabulary & right.vocabulary:
         rebound |= _quantifiers_after_not(left) ^ _quantifiers_after_not(right)
     return rebound
+
+
+def exchanged_statements(left: Reading, right: Reading) -> list[str]:
+    """How the statements begin that both texts make, in another order; a question may be first or last."""
+    if min(left.sentences, right.sentences) < _MIN_SENTENCES:
+        return []
+    one, other = (
+        [sentence for sentence in map(str.strip, _SENTENCE_END.split(reading.text)) if sentence.endswith((".", "!"))]
+        for reading in (left, right)
+    )
+    if one == other or sorted(one) != sorted(other):
+        return []
+    return [statement.split()[0] for statement, instead in zip(one, other, strict=True) if statement != instead]
 
 
 def _quantifiers_after_not(reading: Reading) -> set[str]:

@@ -9,13 +9,21 @@ from langmem_adapters.experience.verifier.words import POLITE_WORDS, STOP_WORDS
 
 __all__ = ["Wording", "wording_of"]
 
+_ABOUT_LETTERS = re.compile(
+    r"\b(?:capital letters?|in capitals|an? capital(?! (?:of|city)\b)|capitali[sz]\w+|"
+    r"(?:upper|lower|title|sentence)[ -]?case|written correctly|correctly written)\b"
+)
+_ABOUT_MANNERS = re.compile(
+    r"\b(?:(?:im)?polite\w*|courte\w+|rude\w*|tone of (?:the|this|that)|greet\w*|word count|"
+    r"(?:count|how many|number of) (?:the )?(?:words?|letters?|characters?|tokens?)|commas?)\b"
+)
 _ABOUT_WORDS = re.compile(
     r"\b(?:translat\w+|proofread\w*|spell\w*|spelt|misspel\w+|grammar|grammatical\w*|typos?|capitali[sz]\w+|"
     r"(?:upper|lower)[ -]?case\w*|conjugat\w+|pronounc\w+|pronunciations?|(?:re|para)phras\w+|rewrit\w+|reword\w*|"
     r"plural|singular|past tense|past participle|syllables?|rhym\w+|letters? (?:is|are|in)|anagrams?|palindromes?|"
     r"hyphenat\w+|punctuat\w+|"
     r"(?:in|of|is) (?:the|this|that) (?:following )?sentence|how (?:do|does|would|can) (?:you|i|we|one) say)\b|"
-    r"^\W*(?:please )?(?:correct|fix|edit)\b[^:\n]*[:\n]"
+    r"^\W*(?:please )?(?:complete|continue|correct|edit|fill|finish|fix)\b[^:\n]*[:\n]"
 )
 _TEXT_START = re.compile(r"[:\n]")
 _WORD = re.compile(r"[^\W_]+(?:['-][^\W_]+)*")
@@ -32,9 +40,10 @@ class Wording(NamedTuple):
 
 def wording_of(text: str) -> Wording:
     """The wording of a request about words; empty for any other request."""
-    text = text.lower()
-    if not _ABOUT_WORDS.search(text):
+    lower = text.lower()
+    is_about_words, is_about_letters = bool(_ABOUT_WORDS.search(lower)), bool(_ABOUT_LETTERS.search(lower))
+    if not (is_about_words or is_about_letters or _ABOUT_MANNERS.search(lower)):
         return Wording()
-    words = frozenset(_WORD.findall(_ABOUT_WORDS.sub(" ", text)))
-    _, *given = _TEXT_START.split(text, maxsplit=1)
+    words = frozenset(_WORD.findall(_ABOUT_WORDS.sub(" ", lower)) if is_about_words else ())
+    _, *given = _TEXT_START.split(text if is_about_letters else lower, maxsplit=1)
     return Wording(words - STOP_WORDS - POLITE_WORDS, tuple(given[0].strip(" .!?\n").split()) if given else ())
