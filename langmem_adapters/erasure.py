@@ -27,6 +27,7 @@ from langmem_adapters.keys import Namespace, encode_namespace
 from langmem_adapters.protocols import Index, Store
 from langmem_adapters.records.following import own_index_errors
 from langmem_adapters.records.namespace_tree import NamespaceTree
+from langmem_adapters.records.paging import MAX_TOGETHER
 from langmem_adapters.validation import check_index, check_store, check_sync_function
 
 __all__ = ["PLACES", "Report", "adelete_user", "delete_user", "delete_user_flow"]
@@ -49,7 +50,6 @@ _KINDS = ("brain", "working", "longterm", "experience")
 _LANGGRAPH_KIND = "langgraph"
 _JOURNAL_KIND = "migration"
 _MAX_PASSES = 4
-_MAX_AT_ONCE = 16  # namespaces whose values are in memory together
 _DATA_RETURNS_MESSAGE = "its data comes back: an index that holds it was not given, or a writer goes on"
 _log = logging.getLogger("langmem_adapters")
 
@@ -258,7 +258,7 @@ class _Erasure:
         listed = {index: self._list(index, prefix) for index in self._sound_indexes() if can_list_namespaces(index)}
         indexed = namespaces_in(self.store, prefix, kind="index").union(*listed.values())
         namespaces = {namespace for namespace in self._stored(prefix) | indexed if is_chosen(namespace)}
-        run(gather((self._clear_namespace(each, listed) for each in sorted(namespaces)), at_once=_MAX_AT_ONCE))
+        run(gather((self._clear_namespace(each, listed) for each in sorted(namespaces)), at_once=MAX_TOGETHER))
         self._deleted |= namespaces
         return bool(namespaces)
 

@@ -52,6 +52,7 @@ from langmem_adapters.stores.redis import RedisStore
 from langmem_adapters.stores.sqlite import SQLiteStore
 from langmem_adapters.testing import FakeClock
 from langmem_adapters.working import WorkingMemory
+from tests.allocations import traced
 from tests.benchmarks import sizes
 from tests.benchmarks.round_trips import RoundTrips
 from tests.faults import Down
@@ -460,7 +461,7 @@ def test_short_sessions_are_examined_side_by_side(distant: tuple[RedisStore, Rou
         return count
 
     assert trips(1) == (few := trips(4))
-    assert trips(4 + 64) == few + 2  # the logs and the values of all after the first four
+    assert trips(4 + 8 + 2 * 16) == few + 3 * 2  # the logs and the values of each group after the first four
 
 
 @pytest.mark.parametrize(("is_target", "each_group"), [(True, 10), (False, 8)], ids=["into it", "from it"])
@@ -484,6 +485,20 @@ def test_short_sessions_are_migrated_side_by_side(
 
     assert trips(2) == (few := trips(16))
     assert trips(3 * 16) == few + 2 * each_group
+
+
+def test_of_pictures_that_are_migrated_side_by_side_few_are_held_at_a_time(
+    distant: tuple[RedisStore, RoundTrips], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(paging, "_PAGE_BYTES", 100_000)
+    redis_store, _ = distant
+    for n in range(16):
+        pictures = [Message(role="user", content="x" * 50_000) for _ in range(20)]
+        BrainMemory(redis_store, f"s{n}").add_messages(pictures)
+    with contextlib.closing(SQLiteStore(tmp_path / "s.db")) as target:
+        migrated, _, peak = traced(lambda: Migration(redis_store, target).run())
+    assert migrated.copied == 16
+    assert peak < 10_000_000  # of 16,000,000
 
 
 @pytest.mark.parametrize("dry_run", [True, False])

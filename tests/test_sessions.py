@@ -27,6 +27,7 @@ from langmem_adapters.indexes import open_index
 from langmem_adapters.keys import SUBAGENT_SUFFIX
 from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.model import Message, Scope, SessionInfo, ToolCall
+from langmem_adapters.operations import Checkup
 from langmem_adapters.protocols import Store
 from langmem_adapters.sealing import SealedStore
 from langmem_adapters.sessions import Sessions
@@ -399,8 +400,8 @@ def test_short_sessions_are_exported_side_by_side(distant: tuple[RedisStore, Rou
         BrainMemory(store, f"s{n}").add_messages([Message(role="user", content=str(m)) for m in range(n + 1)])
     before = door.count
     lines = [json.loads(line) for line in Sessions(store).export()]
-    # the list; of four, and of all others, the values, the log and again the values; of five more of the log
-    assert door.count - before == 2 + 3 + 3 + 5 * 2
+    # the list; of 4, 8 and 12, the values, the log and again the values; of five, more of the log
+    assert door.count - before == 2 + 3 * 3 + 5 * 2
     assert [line["session"] for line in lines] == [f"s{n}" for n in range(24) for _ in range(n + 2)]
 
 
@@ -422,6 +423,23 @@ async def test_of_a_session_of_pictures_an_export_holds_few_at_a_time(face: str,
         tracemalloc.stop()
     assert count == 121
     assert peak < 16_000_000  # of 24,000,000
+    store.close()
+
+
+@pytest.mark.parametrize(
+    "read",
+    [lambda store: sum(1 for _ in Sessions(store).export()), lambda store: Checkup(store).examine()],
+    ids=["export", "examine"],
+)
+def test_of_sessions_of_pictures_after_small_ones_few_are_held_at_a_time(
+    read: Callable[[Store], object], tmp_path: Path
+) -> None:
+    store = SQLiteStore(tmp_path / "s.db")
+    for n in range(44):
+        pictures = ["x" * 50_000] * 10 if n >= 4 else ["Hello."]
+        BrainMemory(store, f"s{n:02}").add_messages([Message(role="user", content=picture) for picture in pictures])
+    _, _, peak = traced(lambda: read(store))
+    assert peak < 10_000_000  # of 20,000,000
     store.close()
 
 

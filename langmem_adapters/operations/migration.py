@@ -18,10 +18,10 @@ from langmem_adapters.inspection import Dates, unwrap
 from langmem_adapters.keys import Namespace, decode_namespace, encode_namespace, to_bytes
 from langmem_adapters.progress import Progress, advancing
 from langmem_adapters.protocols import Item, Store
-from langmem_adapters.records.paging import LogReader
+from langmem_adapters.records.paging import MAX_TOGETHER, LogReader
 from langmem_adapters.validation import check_store, check_text
 
-_MAX_AT_ONCE = 16  # namespaces that are copied side by side, a page of each
+_FIRST_PAGE_SIZE = 4  # entries, which may be pictures, and so many of each namespace are in memory together
 _MAX_ROUNDS = 3  # how often namespaces that changed meanwhile are copied again
 _EXPIRY_TOLERANCE_SECONDS = 2.0  # between reading the same expiry in two stores
 _JOURNAL_KIND = "migration"
@@ -97,7 +97,7 @@ class Migration:
             if not differing:
                 break
         journal = yield from step(self._target.get, self._journal)
-        removed = sum((yield from gather(map(self._remove_lost, journal), at_once=_MAX_AT_ONCE)))
+        removed = sum((yield from gather(map(self._remove_lost, journal), at_once=MAX_TOGETHER)))
         if not differing:
             yield from step(self._target.clear, self._journal)
         return Migrated(len(namespaces), entries, len(self._copied), removed, differing)
@@ -130,7 +130,7 @@ class Migration:
                 advance(1)
 
             remaining = self._source_namespaces()
-            while together := (yield from step(lambda: list(islice(remaining, _MAX_AT_ONCE)))):
+            while together := (yield from step(lambda: list(islice(remaining, MAX_TOGETHER)))):
                 yield from gather(map(settle, together))
         return namespaces, entries, differing
 
@@ -184,7 +184,7 @@ class Migration:
         """
         state = digest.hexdigest_with(values)
         skip = digest.total  # entries that the target has already
-        log = LogReader(self._source, namespace)
+        log = LogReader(self._source, namespace, size=_FIRST_PAGE_SIZE)
         while page := (yield from log.next_page()):
             missing = page[skip:]
             skip = max(skip - len(page), 0)
@@ -278,7 +278,7 @@ def _read_content(
 ) -> Flow[_Content]:
     """What a namespace holds, or would hold with ``limit`` entries and these values."""
     digest = _Digest()
-    log = LogReader(store, namespace)
+    log = LogReader(store, namespace, size=_FIRST_PAGE_SIZE)
     while page := (yield from log.next_page()):
         digest.add(page if limit is None else page[: limit - digest.total])
         if digest.total == limit:

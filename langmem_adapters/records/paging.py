@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TypeVar
 
-from langmem_adapters.concurrency.workers import MAX_BATCH
 from langmem_adapters.flow import Flow, gather, run, step
 from langmem_adapters.keys import Namespace
 from langmem_adapters.protocols import Item, Store
@@ -18,6 +17,7 @@ PAGE_SIZE = 500
 FIRST_PAGE_SIZE = 20  # before it is known how large they are
 _PAGE_BYTES = 4_000_000
 _FIRST_TOGETHER = 4  # namespaces that are read side by side, before it is known how much is in them
+MAX_TOGETHER = 16  # as those that come may all be large, though none before them was
 
 N = TypeVar("N")
 T = TypeVar("T")
@@ -26,11 +26,11 @@ T = TypeVar("T")
 class LogReader:
     """Reads a log page by page, within a flow."""
 
-    def __init__(self, store: Store, namespace: Namespace, *, after: int = 0) -> None:
+    def __init__(self, store: Store, namespace: Namespace, *, after: int = 0, size: int = FIRST_PAGE_SIZE) -> None:
         self._store = store
         self._namespace = namespace
         self._after = after
-        self._size = FIRST_PAGE_SIZE
+        self._size = size  # of the next page; 0 at the end
 
     def next_page(self) -> Flow[list[Item]]:
         """The next page; empty at the end."""
@@ -63,12 +63,12 @@ def pages(
 def side_by_side(read: Callable[[N], Flow[tuple[T, int]]], names: Iterable[N]) -> Iterator[tuple[N, T]]:
     """Yield each name with what a flow reads of it, which also returns how many bytes it has read.
 
-    Several are read together, fewer if those before had many bytes.
+    Several are read together: at most twice as many as before, and fewer if those had many bytes.
     """
     rest, count = iter(names), _FIRST_TOGETHER
     while together := list(islice(rest, count)):
         found = run(gather(map(read, together)))
-        count = min(MAX_BATCH, _next_size(count, sum(size for _, size in found)))
+        count = min(MAX_TOGETHER, 2 * count, _next_size(count, sum(size for _, size in found)))
         yield from zip(together, (result for result, _ in found), strict=True)
 
 
