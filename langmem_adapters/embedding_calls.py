@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from functools import partial
+from http import HTTPStatus
+from itertools import chain
 from typing import Any, NamedTuple
 
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.flow import is_coroutine
 from langmem_adapters.language.word_pieces import is_sentence_transformer, make_encoder, tells_pieces
 
-__all__ = ["Calls", "calls_of", "model_name_of", "returns_pieces"]
+__all__ = ["Calls", "calls_of", "is_rate_limit", "model_name_of", "returns_pieces"]
 
 _MODEL_NAME_ATTRIBUTES = (
     *("model_name", "model", "model_id", "deployment", "repo_id", "model_path"),
@@ -125,3 +127,17 @@ def model_name_of(model: Any) -> str:
         deployed = getattr(model, "azure_deployment", None) or getattr(model, "deployment", None)
         model_name = deployed or model_name
     return f"{type(model).__qualname__}:{model_name}" if model_name else type(model).__qualname__
+
+
+def is_rate_limit(error: BaseException | None) -> bool:
+    """Whether a provider says "429 Too Many Requests", which no text is to blame for."""
+    errors = (error, error and error.__cause__)  # the second: of what a wrapper raises
+    return HTTPStatus.TOO_MANY_REQUESTS in chain.from_iterable(map(_statuses, errors))
+
+
+def _statuses(error: BaseException | None) -> Iterator[object]:
+    response = getattr(error, "response", None)
+    if isinstance(response, Mapping):  # of boto3
+        yield response.get("ResponseMetadata", {}).get("HTTPStatusCode")
+    for source in (error, response):
+        yield from (getattr(source, name, None) for name in ("status_code", "http_status", "code", "status"))
