@@ -63,7 +63,8 @@ class Embedder(SharedByCopies):
         batch: How many texts are sent at a time.
         remembered: How many vectors of queries, and how many of texts, are cached in memory.
         longest: How many characters of a text are embedded; the rest of a longer text is cut off. A text within that
-            which a provider refuses, as too long for its model, is embedded in parts: its vector is the mean of theirs.
+            which a provider refuses, as too long for its model, is embedded in parts if it is sent alone, as an index
+            does then: its vector is the mean of theirs.
 
     ``stats`` counts calls, texts, remembered (texts that needed no call) and failures.
 
