@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from http import HTTPStatus
 from itertools import chain
@@ -132,7 +133,9 @@ def model_name_of(model: Any) -> str:
 def is_rate_limit(error: BaseException | None) -> bool:
     """Whether a provider says "429 Too Many Requests", which no text is to blame for."""
     errors = (error, error and error.__cause__)  # the second: of what a wrapper raises
-    return HTTPStatus.TOO_MANY_REQUESTS in chain.from_iterable(map(_statuses, errors))
+    with suppress(Exception):  # of an attribute of theirs
+        return HTTPStatus.TOO_MANY_REQUESTS in chain.from_iterable(map(_statuses, errors))
+    return False
 
 
 def _statuses(error: BaseException | None) -> Iterator[object]:

@@ -432,6 +432,20 @@ def test_of_a_text_beyond_a_rate_limit_no_parts_are_asked_for() -> None:
     assert asked == [[LONG_TEXT]] * 2
 
 
+class UnreadableError(Exception):
+    @property
+    def response(self) -> None:
+        raise RuntimeError("no response was set")
+
+
+def test_an_error_whose_attributes_raise_is_a_failure_like_others() -> None:
+    def down(_: list[str]) -> Any:
+        raise UnreadableError
+
+    with pytest.raises(ModelError, match="UnreadableError"):
+        Embedder(down, name="down").query(LONG_TEXT)
+
+
 def test_no_lone_surrogate_is_sent() -> None:
     model = Words()
     Embedder(model).texts(["\ud800 bike", "🙂", "\ud83d" + "\ude42"])
