@@ -12,7 +12,7 @@ from itertools import chain
 from typing import Any, NamedTuple, TypeAlias
 
 from langmem_adapters.concurrency.locks import ForkSafeLock
-from langmem_adapters.embedding_calls import Calls, calls_of, model_name_of, returns_pieces
+from langmem_adapters.embedding_calls import Calls, calls_of, is_rate_limit, model_name_of, returns_pieces
 from langmem_adapters.errors import ConfigurationError, ModelError
 from langmem_adapters.flow import Flow, arun, run
 from langmem_adapters.keys import fingerprint
@@ -63,7 +63,8 @@ class Embedder(SharedByCopies):
         batch: How many texts are sent at a time.
         remembered: How many vectors of queries, and how many of texts, are cached in memory.
         longest: How many characters of a text are embedded; the rest of a longer text is cut off. A text within that
-            which a provider refuses, as too long for its model, is embedded in parts: its vector is the mean of theirs.
+            which a provider refuses, as too long for its model, is embedded in parts if it is sent alone, as an index
+            does then: its vector is the mean of theirs.
 
     ``stats`` counts calls, texts, remembered (texts that needed no call) and failures.
 
@@ -194,8 +195,8 @@ class Embedder(SharedByCopies):
         """Embed texts as the model reads them: a long one that it refuses, in halves, and those in halves again."""
         try:
             return self._to_embeddings((yield from self._call_model(calls, texts)), len(texts))
-        except ModelError:
-            if len(texts) > 1 or len(texts[0]) < 2 * _MIN_PART_CHARS:
+        except ModelError as error:
+            if len(texts) > 1 or len(texts[0]) < 2 * _MIN_PART_CHARS or is_rate_limit(error.__cause__):
                 raise
         if not is_part:
             yield from self._embed(calls, [harmless_text(texts)])  # raises if the model is down

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import suppress
 from functools import partial
+from http import HTTPStatus
+from itertools import chain
 from typing import Any, NamedTuple
 
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.flow import is_coroutine
 from langmem_adapters.language.word_pieces import is_sentence_transformer, make_encoder, tells_pieces
 
-__all__ = ["Calls", "calls_of", "model_name_of", "returns_pieces"]
+__all__ = ["Calls", "calls_of", "is_rate_limit", "model_name_of", "returns_pieces"]
 
 _MODEL_NAME_ATTRIBUTES = (
     *("model_name", "model", "model_id", "deployment", "repo_id", "model_path"),
@@ -72,9 +75,10 @@ def _encoders_of(model: Any) -> _Encoders | None:
     """Those of a SentenceTransformer, also of one in a wrapper of LangChain or LlamaIndex; None: another model.
 
     A wrapper returns no word pieces, and does not say of which texts it has read only the beginning. So its model is
-    asked with its options, unless it does more than ask it. A subclass of it may do anything.
+    asked with its options, unless it does more than ask it. A subclass of it may do anything, and so may one of a
+    SentenceTransformer that embeds as LangChain's or LlamaIndex's models do.
     """
-    if is_sentence_transformer(model):
+    if is_sentence_transformer(model) and not _is_of_a_host(model):
         return _Encoders(model, model.encode_document, model.encode_query)
     inner: Any = None
     wrapper = type(model).__module__.partition(".")[0], type(model).__qualname__
@@ -88,7 +92,17 @@ def _encoders_of(model: Any) -> _Encoders | None:
         return None
     if not tells_pieces(inner) or not _VECTOR_OPTIONS.issuperset((*options, *query_options)):
         return None
-    return _Encoders(inner, partial(inner.encode, **options), partial(inner.encode, **query_options))
+    encode = inner.encode if wrapper[0] == "llama_index" else partial(_encode_on_one_line, inner.encode)
+    return _Encoders(inner, partial(encode, **options), partial(encode, **query_options))
+
+
+def _encode_on_one_line(encode: Callable[..., Any], texts: list[str], **options: Any) -> Any:
+    """Encode texts as LangChain's wrapper does: to some tokenizers, a line break is another piece than a space."""
+    return encode([text.replace("\n", " ") for text in texts], **options)
+
+
+def _is_of_a_host(model: Any) -> bool:
+    return hasattr(model, "embed_documents") or hasattr(model, "get_text_embedding_batch")
 
 
 async def _as_list(answer: Awaitable[Any]) -> list[Any]:
@@ -100,7 +114,7 @@ def model_name_of(model: Any) -> str:
     for attribute in ("underlying_embeddings", "base_embeddings"):  # CacheBackedEmbeddings and HyDE, of LangChain
         if hasattr(model, attribute):
             return model_name_of(getattr(model, attribute))
-    if not (hasattr(model, "embed_documents") or hasattr(model, "get_text_embedding_batch")):
+    if not _is_of_a_host(model):
         kind = type(model).__name__ if is_sentence_transformer(model) else "function"
         raise ConfigurationError(f'a {kind} that embeds needs a name for its model: Embedder({kind}, name="…")')
     values = (getattr(model, attribute, None) for attribute in _MODEL_NAME_ATTRIBUTES)
@@ -114,3 +128,19 @@ def model_name_of(model: Any) -> str:
         deployed = getattr(model, "azure_deployment", None) or getattr(model, "deployment", None)
         model_name = deployed or model_name
     return f"{type(model).__qualname__}:{model_name}" if model_name else type(model).__qualname__
+
+
+def is_rate_limit(error: BaseException | None) -> bool:
+    """Whether a provider says "429 Too Many Requests", which no text is to blame for."""
+    errors = (error, error and error.__cause__)  # the second: of what a wrapper raises
+    with suppress(Exception):  # of an attribute of theirs
+        return HTTPStatus.TOO_MANY_REQUESTS in chain.from_iterable(map(_statuses, errors))
+    return False
+
+
+def _statuses(error: BaseException | None) -> Iterator[object]:
+    response = getattr(error, "response", None)
+    if isinstance(response, Mapping):  # of boto3
+        yield response.get("ResponseMetadata", {}).get("HTTPStatusCode")
+    for source in (error, response):
+        yield from (getattr(source, name, None) for name in ("status_code", "http_status", "code", "status"))

@@ -18,7 +18,7 @@ SPECIAL = {"[PAD]": 0, "[CLS]": 1, "[SEP]": 2}
 
 
 class Tokenizer:
-    """Cuts a text into words and what stands between them; "ing" at a word's end is a piece of its own."""
+    """Cuts a text into words and what stands between them, but spaces; "ing" at a word's end is a piece of its own."""
 
     all_special_ids = sorted(SPECIAL.values())
 
@@ -26,7 +26,7 @@ class Tokenizer:
         self._pieces = list(SPECIAL)
 
     def ids_of(self, text: str) -> list[int]:
-        pieces = re.findall(r"(?<=\w)ing\b|\w+?(?=ing\b)|\w+|[^\w\s]", text.lower())
+        pieces = re.findall(r"(?<=\w)ing\b|\w+?(?=ing\b)|\w+|[^\w ]", text.lower())
         pieces = [f"##{piece}" if piece == "ing" else piece for piece in pieces]
         self._pieces += [piece for piece in dict.fromkeys(pieces) if piece not in self._pieces]
         return [1, *map(self._pieces.index, pieces), 2]
@@ -106,6 +106,7 @@ class HuggingFaceEmbeddings(Embeddings):
         return self._embed([text], self.query_encode_kwargs)[0]
 
     def _embed(self, texts: list[str], options: dict[str, Any]) -> list[list[float]]:
+        texts = [text.replace("\n", " ") for text in texts]
         vectors: list[list[float]] = self._client.encode(texts, show_progress_bar=False, **options).tolist()
         return vectors
 

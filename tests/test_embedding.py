@@ -410,6 +410,42 @@ def test_of_a_model_that_is_down_no_parts_are_asked_for() -> None:
     assert [len(text) for (text,) in asked] == [len(LONG_TEXT), 13]
 
 
+class TooManyRequestsError(Exception):
+    status_code = 429
+
+
+def test_of_a_text_beyond_a_rate_limit_no_parts_are_asked_for() -> None:
+    """They count against the limit, too, and the client repeats each for seconds, while a search waits."""
+    asked: list[list[str]] = []
+
+    def limited(texts: list[str]) -> Any:
+        asked.append(texts)
+        if max(map(len, texts)) > 20:
+            raise TooManyRequestsError
+        return word_vectors(texts)
+
+    embedder = Embedder(limited, name="limited")
+    with pytest.raises(ModelError, match="TooManyRequestsError"):
+        embedder.query(LONG_TEXT)
+    with pytest.raises(ModelError, match="TooManyRequestsError"):
+        embedder.texts([LONG_TEXT])
+    assert asked == [[LONG_TEXT]] * 2
+
+
+class UnreadableError(Exception):
+    @property
+    def response(self) -> None:
+        raise RuntimeError("no response was set")
+
+
+def test_an_error_whose_attributes_raise_is_a_failure_like_others() -> None:
+    def down(_: list[str]) -> Any:
+        raise UnreadableError
+
+    with pytest.raises(ModelError, match="UnreadableError"):
+        Embedder(down, name="down").query(LONG_TEXT)
+
+
 def test_no_lone_surrogate_is_sent() -> None:
     model = Words()
     Embedder(model).texts(["\ud800 bike", "🙂", "\ud83d" + "\ude42"])

@@ -559,11 +559,18 @@ def raise_as_boto3() -> None:
     raise ClientError
 
 
+def raise_as_oci() -> None:
+    class ServiceError(Exception):
+        status, code = 429, "TooManyRequests"
+
+    raise ServiceError
+
+
 @pytest.mark.usefixtures("at_once")
 @pytest.mark.parametrize(
     "raise_429",
-    [raise_openai, lambda: answer_429().raise_for_status(), raise_wrapped, raise_as_boto3],
-    ids=["openai", "httpx", "wrapped", "boto3"],
+    [raise_openai, lambda: answer_429().raise_for_status(), raise_wrapped, raise_as_boto3, raise_as_oci],
+    ids=["openai", "httpx", "wrapped", "boto3", "oci"],
 )
 def test_what_exceeds_a_rate_limit_is_not_refused_but_embedded_later(raise_429: Callable[[], Any]) -> None:
     """... though the limit, which counts tokens, lets a short text pass."""

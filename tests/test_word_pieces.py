@@ -147,7 +147,8 @@ def test_a_model_in_a_wrapper_tells_pieces_and_reads_long_texts_in_parts(wrapper
 
 
 def test_its_vectors_are_those_of_the_wrapper_so_that_an_older_index_stays() -> None:
-    texts = ["a red bike", "hut"]
+    """... also where a line breaks, which LangChain's hides from the tokenizer."""
+    texts = ["a red bike", "hut", "a shed\nand a bike\n"]
     for_langchain = HuggingFaceEmbeddings(SentenceModel(*MEANINGS))
     for_llamaindex = HuggingFaceEmbedding(SentenceModel(*MEANINGS))
     for wrapped, own in [
@@ -173,6 +174,28 @@ def test_a_wrapper_that_does_more_than_ask_is_asked_itself(wrap: Callable[[Sente
     embedder = Embedder(wrap(SentenceModel(*MEANINGS)))
     (read,) = embedder.read(["a red bike"])
     assert (read.pieces, embedder.tells_pieces, len(read.vector)) == ((), False, SIZE)
+
+
+class Prefixed(SentenceModel):
+    """A SentenceTransformer of the user's own that LangChain can ask."""
+
+    model_name = "prefixed"
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        vectors: list[list[float]] = self.encode([f"passage: {text}" for text in texts]).tolist()
+        return vectors
+
+    def embed_query(self, text: str) -> list[float]:
+        return self.embed_documents([text])[0]
+
+
+def test_a_sentence_transformer_with_the_methods_of_a_host_is_asked_by_them() -> None:
+    """They may add a prefix, for one."""
+    model = Prefixed(*MEANINGS)
+    embedder = Embedder(model)
+    assert embedder.texts(["hut"]) == [embedder.query("hut")]
+    assert model.asked == [("", ["passage: hut"])] * 2
+    assert (embedder.name, embedder.tells_pieces) == ("Prefixed:prefixed", False)
 
 
 @given(text=st.text(min_size=20), count=st.integers(2, 9))

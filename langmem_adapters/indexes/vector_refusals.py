@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from http import HTTPStatus
-from itertools import chain
+from collections.abc import Sequence
 
 from langmem_adapters.embedding import Embedder, Embedding, harmless_text
+from langmem_adapters.embedding_calls import is_rate_limit
 from langmem_adapters.errors import ModelError
 
 _MAX_REFUSALS = 3
@@ -20,27 +19,13 @@ def embed_texts(embedder: Embedder, texts: Sequence[str]) -> list[Embedding | No
     try:
         return list(embedder.read(texts))
     except ModelError as error:
+        if len(texts) == 1 and is_rate_limit(error.__cause__):
+            raise
         embedder.texts([harmless_text(texts)])  # raises if the embedder is down
-        if len(texts) == 1:
-            if _is_rate_limit(error.__cause__):
-                raise
-            return [None]
+    if len(texts) == 1:
+        return [None]
     half = len(texts) // 2
     return embed_texts(embedder, texts[:half]) + embed_texts(embedder, texts[half:])
-
-
-def _is_rate_limit(error: BaseException | None) -> bool:
-    """Whether a provider says "429 Too Many Requests", which no text is to blame for."""
-    errors = (error, error and error.__cause__)  # the second: of what a wrapper raises
-    return HTTPStatus.TOO_MANY_REQUESTS in chain.from_iterable(map(_statuses, errors))
-
-
-def _statuses(error: BaseException | None) -> Iterator[object]:
-    response = getattr(error, "response", None)
-    if isinstance(response, Mapping):  # of boto3
-        yield response.get("ResponseMetadata", {}).get("HTTPStatusCode")
-    for source in (error, response):
-        yield from (getattr(source, name, None) for name in ("status_code", "http_status", "code"))
 
 
 class RefusedDocuments:
