@@ -987,12 +987,13 @@ async def test_a8_what_was_archived_since_an_export_is_not_imported_again(any_st
 
 async def test_a8_what_is_archived_while_a_session_is_exported_is_in_the_export(any_store: Store) -> None:
     chats, sessions = BrainChatStore(store=any_store), Sessions(any_store)
-    await chats.set_messages("s", said("one", "two", "three"))
+    texts = [str(n) for n in range(25)]  # more than are read with the first line
+    await chats.set_messages("s", said(*texts))
     lines = sessions.export()
     begun = next(lines)
     await chats.archive_oldest_messages("s", 2)
     Sessions(any_store, user="ada").import_([begun, *lines])
-    assert await both(any_store, "ada") == [["one", "two"], ["three"]]
+    assert await both(any_store, "ada") == [texts[:2], texts[2:]]
 
 
 async def test_what_is_deleted_goes_from_the_archive_too_and_is_not_imported_again(any_store: Store) -> None:
