@@ -136,7 +136,7 @@ def test_what_fails_in_memory_is_no_damage() -> None:
     "call",
     [
         lambda index: index.apply(NOTES, delete=[7]),
-        lambda index: index.apply(NOTES, upsert=[Document(7, BIKE)]),
+        lambda index: index.apply(NOTES, upsert=[Document(7, BIKE)]),  # type: ignore[arg-type]
         lambda index: index.search(NOTES, "bike", 1.5),
     ],
 )
