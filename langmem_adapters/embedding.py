@@ -148,23 +148,26 @@ class Embedder(SharedByCopies):
         """:meth:`query`, as part of another flow."""
         return (yield from self._embed_query(text)).vector
 
-    @property
-    def awaits(self) -> bool:
-        """Whether :meth:`ahead_flow` is of use: queries can be awaited, and their vectors are cached."""
-        return self._query_calls.acall is not None and self._query_cache.max_entries > 0
+    def gains_ahead(self, count: int) -> bool:
+        """Whether :meth:`ahead_flow` is of use for so many queries: their vectors are cached, and can be awaited."""
+        return (self._query_calls.acall is not None or count > 1) and self._query_cache.max_entries >= count
 
-    def ahead_flow(self, text: str) -> Flow[None]:
-        """Cache a query's vector before the index, which blocks, asks for it; for models that can be awaited.
+    def ahead_flow(self, *texts: str) -> Flow[None]:
+        """Cache the vectors of queries, asked for together, before the index, which blocks, asks for each.
 
         So a search on an event loop occupies no thread while the model works. If the coroutine is not implemented
         (LangChain's ``NotImplementedError``) or does not work on this loop (a ``RuntimeError``), the index asks
         itself. Other errors are raised as by :meth:`texts`.
         """
         try:
-            yield from self.query_flow(text)
+            yield from self._embed_cached(texts, self._query_cache, self._query_calls)
         except ModelError as error:
-            if not isinstance(error.__cause__, RuntimeError):
+            if isinstance(error.__cause__, RuntimeError):
+                return
+            if len(texts) == 1 or max(map(len, texts)) < 2 * _MIN_PART_CHARS:
                 raise
+            for text in texts:  # one that is refused is embedded in parts
+                yield from self.ahead_flow(text)
 
     def _embed_texts(self, texts: Sequence[str]) -> Flow[list[Embedding]]:
         return (yield from self._embed_cached(texts, self._text_cache, self._document_calls))

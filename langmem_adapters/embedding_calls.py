@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
@@ -33,7 +34,7 @@ class Calls(NamedTuple):
 
 
 def calls_of(model: Any) -> tuple[Calls, Calls]:
-    """How to ask a model for the vectors of texts, and for the vector of a query (a list of one text)."""
+    """How to ask a model for the vectors of texts, and for those of queries."""
     if isinstance(model, type):
         raise ConfigurationError(f"an embedder is an object, {model.__name__}(…), and not its class")
     encoders = _encoders_of(model)
@@ -42,11 +43,11 @@ def calls_of(model: Any) -> tuple[Calls, Calls]:
     if hasattr(model, "embed_documents") and hasattr(model, "embed_query"):
         documents = Calls(model.embed_documents, getattr(model, "aembed_documents", None))
         aquery = getattr(model, "aembed_query", None)
-        async_query = None if aquery is None else lambda texts: _as_list(aquery(texts[0]))
-        return documents, Calls(lambda texts: [model.embed_query(texts[0])], async_query)
+        async_query = None if aquery is None else partial(_ask_at_once, aquery)
+        return documents, Calls(lambda texts: list(map(model.embed_query, texts)), async_query)
     if hasattr(model, "get_text_embedding_batch") and hasattr(model, "get_query_embedding"):
         # Not the async twins: in many LlamaIndex models they block the event loop. A worker thread never does.
-        return Calls(model.get_text_embedding_batch), Calls(lambda texts: [model.get_query_embedding(texts[0])])
+        return Calls(model.get_text_embedding_batch), Calls(lambda texts: list(map(model.get_query_embedding, texts)))
     if not callable(model) or hasattr(model, "forward"):  # a torch model, which is no supported SentenceTransformer
         raise ConfigurationError(
             "an embedder is a LangChain or LlamaIndex embedding model, a SentenceTransformer of sentence-transformers 5"
@@ -105,8 +106,8 @@ def _is_of_a_host(model: Any) -> bool:
     return hasattr(model, "embed_documents") or hasattr(model, "get_text_embedding_batch")
 
 
-async def _as_list(answer: Awaitable[Any]) -> list[Any]:
-    return [await answer]
+async def _ask_at_once(ask: Callable[[str], Awaitable[Any]], texts: list[str]) -> list[Any]:
+    return [await ask(texts[0])] if len(texts) == 1 else await asyncio.gather(*map(ask, texts))
 
 
 def model_name_of(model: Any) -> str:

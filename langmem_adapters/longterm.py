@@ -13,7 +13,6 @@ from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.flow import Flow, arun, run, step
 from langmem_adapters.keys import Namespace
 from langmem_adapters.language.analysis import matching
-from langmem_adapters.language.questions import separate_questions, subject_of
 from langmem_adapters.model import Memory, Message, Recalled, Scope
 from langmem_adapters.progress import Progress, advancing
 from langmem_adapters.protocols import Index, SemanticIndex, Store
@@ -21,7 +20,7 @@ from langmem_adapters.recall.forgetting import forget
 from langmem_adapters.recall.keeping import are_stored, correct_memory, remember
 from langmem_adapters.recall.memories import RECALLED, MemoryReader, narrowed_session, says_one_of, was_said_in
 from langmem_adapters.recall.reranking import Reranker
-from langmem_adapters.recall.search import Search
+from langmem_adapters.recall.search import Search, queries_of
 from langmem_adapters.recall.vectors import VectorRecall
 from langmem_adapters.records.keyed import Records
 from langmem_adapters.sharing import Shared
@@ -276,8 +275,7 @@ class LongTermMemory(Shared):
 
         candidate_count = k if self._reranker is None or not rerank else self._reranker.candidate_count(k)
         query = query[:_MAX_QUERY_CHARS]
-        said_before = (said.text for said in reversed(excluded_messages) if said.role == "user" and said.text != query)
-        search = yield from self._start_search(separate_questions(query, subject_of(said_before)))
+        search = yield from self._start_search(queries_of(query, excluded_messages))
         matches = yield from step(search.best, candidate_count, matching_memory, session, explain=explain)
         recalled = [Recalled(memory, match.score, match.signals if explain else {}) for match, memory in matches]
         if self._reranker is not None and rerank:

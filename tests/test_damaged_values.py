@@ -7,12 +7,13 @@ import sqlite3
 from array import array
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from langmem_adapters.embedding import Embedder, Embedding
-from langmem_adapters.errors import SearchError, StoreError, StoreUnavailable
+from langmem_adapters.errors import ConfigurationError, SearchError, StoreError, StoreUnavailable
 from langmem_adapters.indexes.lexical import LexicalIndex
 from langmem_adapters.indexes.vector import VectorIndex
 from langmem_adapters.indexes.vector_sqlite import SQLiteVectors
@@ -127,7 +128,31 @@ def test_a_damaged_piece_is_told_in_a_sentence(tmp_path: Path) -> None:
 def test_what_fails_in_memory_is_no_damage() -> None:
     index = LexicalIndex(":memory:")
     with pytest.raises(AttributeError):
-        index.apply(NOTES, delete=[7])  # type: ignore[list-item]
+        index.apply(NOTES, position=(1, 7))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("make", [partial(LexicalIndex, disposable=True), vector_index])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda index: index.apply(NOTES, delete=[7]),
+        lambda index: index.apply(NOTES, upsert=[Document(7, BIKE)]),  # type: ignore[arg-type]
+        lambda index: index.search(NOTES, "bike", 1.5),
+    ],
+)
+def test_wrong_arguments_are_no_damage_for_which_a_file_is_removed(
+    tmp_path: Path,
+    make: Callable[[Path], LexicalIndex | VectorIndex],
+    call: Callable[[LexicalIndex | VectorIndex], object],
+) -> None:
+    index = make(tmp_path / "t.db")
+    index.apply(NOTES, upsert=[Document("1", BIKE), Document("2", "A garden")])
+    index.apply(OTHERS, upsert=[Document("1", BIKE)])
+    with pytest.raises(ConfigurationError):
+        call(index)
+    index.clear(NOTES)
+    assert [hit.id for hit in index.search(OTHERS, "bike", 1)] == ["1"]
+    index.close()
 
 
 def test_a_store_whose_names_are_damaged_quotes_none_of_them(tmp_path: Path) -> None:

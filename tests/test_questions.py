@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import re
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langmem_adapters import BrainMemory, LongTermMemory, Message
+from langmem_adapters import BrainMemory, LongTermMemory, Message, open_index
 from langmem_adapters.embedding import Embedder
 from langmem_adapters.errors import ModelError
 from langmem_adapters.indexes import open_vectors
@@ -21,6 +22,7 @@ from langmem_adapters.language.analysis import STOP_WORDS, analyze
 from langmem_adapters.language.features import query_features
 from langmem_adapters.language.questions import asked_part, separate_questions, subject_of
 from langmem_adapters.protocols import Document
+from langmem_adapters.recall.memories import RECALLED
 from langmem_adapters.stores.memory import MemoryStore
 
 NOTES = ("notes",)
@@ -196,6 +198,80 @@ def test_a_failing_embedder_is_counted_once_for_all_questions_of_a_message(tmp_p
         for count in (1, 2):
             assert found(memory, "Where is the red bike? Who ate a biscuit?") == ["bike"]
             assert memory.stats()["degraded"] == count
+
+
+def test_what_was_recalled_into_a_conversation_is_no_question_before_it(memory: LongTermMemory) -> None:
+    memory.add([Message(role="user", content="A car costs ten thousand.", id="car")], session="car")
+    recalled = Message(role="user", content="Do we need another roof?", metadata={RECALLED: True})
+    assert memory.search("What would that cost?", 1, exclude=[recalled])[0].memory.message.id == "car"
+
+
+TWO_QUESTIONS = "Where is the red bike? Who ate a biscuit?"
+
+
+def by_letters(texts: list[str]) -> list[list[float]]:
+    return [[float(text.count(letter)) for letter in "abcdefgh"] for text in texts]
+
+
+class WaitingEmbeddings:
+    """Answers no query before all of ``together`` are asked."""
+
+    model = "waiting"
+
+    def __init__(self, together: int) -> None:
+        self.asked, self.together, self.all_asked = list[str](), together, asyncio.Event()
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        return by_letters(texts)
+
+    def embed_query(self, text: str) -> list[float]:
+        raise ConnectionError(f"to be awaited: {text}")
+
+    async def aembed_query(self, text: str) -> list[float]:
+        self.asked.append(text)
+        if len(self.asked) == self.together:
+            self.all_asked.set()
+        await self.all_asked.wait()
+        return by_letters([text])[0]
+
+
+def searched_memory(embedder: object) -> LongTermMemory:
+    vectors = open_vectors("memory:", embedder)
+    memory = LongTermMemory(MemoryStore(), open_index("memory:"), vectors=vectors, user="ada", strict=True)
+    memory.add([Message(role="user", content="My bike is red.", id="bike")])
+    memory.flush()
+    return memory
+
+
+async def test_an_embedder_that_is_awaited_works_on_all_questions_at_once() -> None:
+    embedder = WaitingEmbeddings(together=2)
+    hits = await asyncio.wait_for(searched_memory(embedder).asearch(TWO_QUESTIONS, 1), 30)
+    assert [hit.memory.message.id for hit in hits] == ["bike"]
+    assert embedder.asked == TWO_QUESTIONS.replace("? ", "?\n").splitlines()
+
+
+def test_a_function_that_embeds_is_called_once_for_all_questions() -> None:
+    calls: list[list[str]] = []
+
+    def embed(texts: list[str]) -> list[list[float]]:
+        calls.append(texts)
+        return by_letters(texts)
+
+    memory = searched_memory(Embedder(embed, name="letters"))
+    calls.clear()
+    assert found(memory, TWO_QUESTIONS) == ["bike"]
+    assert calls == [TWO_QUESTIONS.replace("? ", "?\n").splitlines()]
+
+
+def test_one_question_that_an_embedder_refuses_is_embedded_in_parts_beside_others() -> None:
+    def embed(texts: list[str]) -> list[list[float]]:
+        if any(len(text) > 300 for text in texts):
+            raise ValueError("too long")
+        return by_letters(texts)
+
+    memory = searched_memory(Embedder(embed, name="letters"))
+    assert found(memory, f"Is {'the shed or ' * 40} the garden far? Where is the red bike?") == ["bike"]
+    assert memory.stats()["degraded"] == 0
 
 
 def test_how_one_asks_counts_little_but_is_found_where_nothing_else_is_asked(memory: LongTermMemory) -> None:

@@ -49,7 +49,7 @@ from langmem_adapters.language.spelling_corrections import spelling_corrections
 from langmem_adapters.model import Hit
 from langmem_adapters.protocols import START, Document, Evidence, Position
 from langmem_adapters.sharing import Shared
-from langmem_adapters.validation import check_sync_function, checked_list
+from langmem_adapters.validation import check_integer, check_sync_function, checked_list
 
 __all__ = ["LexicalIndex"]
 
@@ -133,6 +133,7 @@ class LexicalIndex(Shared):
         position: Position | None = None,
         since: Position | None = None,
     ) -> None:
+        checked_list([*delete, *(document.id for document in upsert)], "the ids of documents are texts", str)
         added_rows = [self._to_row(document) for document in upsert]
         version = int.from_bytes(os.urandom(8), "big", signed=True)
         with search_errors("lexical", self._database.location), self._database.writing() as connection, connection:
@@ -160,6 +161,7 @@ class LexicalIndex(Shared):
             return to_position(self._database.fetch_all(_SELECT_POSITION, (self._row_name(namespace),)))
 
     def search(self, namespace: Namespace, query: str, k: int) -> list[Hit]:
+        check_integer("k", k)
         name, terms = self._row_name(namespace), self._query_terms(query)
         if k <= 0 or not terms:
             return []

@@ -13,6 +13,7 @@ from langmem_adapters.keys import Namespace, decode_namespace, encode_namespace,
 from langmem_adapters.model import Hit
 from langmem_adapters.protocols import START, Document, Position
 from langmem_adapters.sharing import Shared
+from langmem_adapters.validation import check_integer, checked_list
 
 _log = logging.getLogger("langmem_adapters")
 
@@ -131,6 +132,7 @@ class VectorIndex(Shared):
         since: Position | None = None,
     ) -> None:
         """Embed, then change vectors and position: all at once, or the position last."""
+        checked_list([*delete, *(document.id for document in upsert)], "the ids of documents are texts", str)
         name = encode_namespace(namespace)
         documents = {document.id: document for document in upsert}
         deleted_ids = [id_ for id_ in dict.fromkeys(delete) if id_ not in documents]
@@ -191,6 +193,7 @@ class VectorIndex(Shared):
         return mark is not None and not self._maker.fits(mark.maker)
 
     def search(self, namespace: Namespace, query: str, k: int) -> list[Hit]:
+        check_integer("k", k)
         name = encode_namespace(namespace)
         vector = self._embed_query(query).vector if k > 0 else None
         if not vector:

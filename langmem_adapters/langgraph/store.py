@@ -135,7 +135,7 @@ class LongTermStore(Shared, BaseStore):
 
     def _answer_flow(self, ops: Sequence[Op]) -> Flow[list[Result]]:
         embedder = getattr(self._index, "embedder", None)
-        if isinstance(embedder, Embedder) and embedder.awaits:
+        if isinstance(embedder, Embedder) and embedder.gains_ahead(1):
             for query in {op.query for op in ops if isinstance(op, SearchOp) and isinstance(op.query, str)}:
                 yield from embedder.ahead_flow(query)
         return (yield from step(self._answer, ops))

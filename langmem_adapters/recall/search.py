@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
 from typing import TypeVar
 
 from langmem_adapters.flow import Flow, run
+from langmem_adapters.language.questions import separate_questions, subject_of
+from langmem_adapters.model import Message
 from langmem_adapters.protocols import Position
+from langmem_adapters.recall.memories import RECALLED
 from langmem_adapters.recall.question_search import QuestionSearch
 from langmem_adapters.recall.vectors import VectorRecall
 from langmem_adapters.records.filtering import FilteredReader
@@ -17,6 +19,12 @@ from langmem_adapters.records.keyed import Records
 from langmem_adapters.signals import Ranked, Signal
 
 V = TypeVar("V")
+
+
+def queries_of(text: str, conversation: Sequence[Message]) -> list[str]:
+    """What a text asks, one by one. It goes on with what the user has said before, not with what was recalled."""
+    asked = (said for said in reversed(conversation) if said.role == "user" and not said.metadata.get(RECALLED))
+    return separate_questions(text, subject_of(said.text for said in asked if said.text != text))
 
 
 class Search:
@@ -41,18 +49,20 @@ class Search:
         self._followed_to: Position | None = None  # where the index was when this search brought it up to date
 
     def embed_ahead(self) -> Flow[None]:
-        """Ask the embedder for the queries' vectors, if that can be awaited."""
+        """Ask the embedder for the queries' vectors, if it gains by that; see :meth:`VectorQuery.embed_ahead`."""
         if self._vectors is not None:
-            for search in self._searches:
-                yield from self._vectors.embed_ahead(functools.partial(self._text_of_current_index, search))
+            yield from self._vectors.embed_ahead(self._texts_of_current_index, len(self._searches))
 
-    def _text_of_current_index(self, search: QuestionSearch) -> str:
-        """The text to embed, without the names of speakers of whom the index had not heard yet."""
+    def _texts_of_current_index(self) -> list[str]:
+        """The texts to embed, without the names of speakers of whom the index had not heard yet."""
         records = self._records
         with own_index_errors(records.index):
             if not records.searches.expects_news:
-                return search.text_to_embed()  # made anew, should there be news all the same
-        return records.searches.after_following(search.text_to_embed, self._catch_up)
+                return self._texts_to_embed()  # made anew, should there be news all the same
+        return records.searches.after_following(self._texts_to_embed, self._catch_up)
+
+    def _texts_to_embed(self) -> list[str]:
+        return [search.text_to_embed() for search in self._searches]
 
     def _catch_up(self) -> Position | None:
         """Bring the index up to date, unless this search has done so before it asked the embedder."""

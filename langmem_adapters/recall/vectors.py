@@ -202,14 +202,17 @@ class VectorQuery:
         self._namespace = recall.namespace
         self._had_hits = False
 
-    def embed_ahead(self, text_to_embed: Callable[[], str]) -> Flow[None]:
-        """Ask the embedder for the query that ``text_to_embed`` gives, before the search, if it can be awaited."""
+    def embed_ahead(self, texts_to_embed: Callable[[], list[str]], count: int) -> Flow[None]:
+        """Ask the embedder for the ``count`` queries that ``texts_to_embed`` gives together, before the search.
+
+        One query is asked for ahead only if it can be awaited.
+        """
         embedder = getattr(self._index, "embedder", None)
-        if not (isinstance(embedder, Embedder) and embedder.awaits):
+        if not (isinstance(embedder, Embedder) and embedder.gains_ahead(count)):
             return
-        query = yield from step(text_to_embed)
+        queries = yield from step(texts_to_embed)
         try:
-            yield from embedder.ahead_flow(query)
+            yield from embedder.ahead_flow(*queries)
         except _FAILURES as error:
             self._disable(error)
 
