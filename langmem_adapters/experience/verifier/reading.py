@@ -59,6 +59,7 @@ _PUNCTUATION = "\"'`().,;:?!"
 _SENTENCE_ENDS = frozenset(".?!:")
 _HYPHEN = re.compile(r"(?<=\w)-(?=\w)")
 _FRAME = re.compile("|".join(f"({pattern})" for _, pattern in QUESTION_FRAMES))
+_FRAME_START = re.compile("how|reason|wh")  # with which a frame begins that does not open the text
 _LATER_QUESTION = re.compile(
     r"(?<=[.?!:])\s+(?:(?:can|could|will|would) you (?:please |kindly )?(?=explain|help|say|show|tell))?"
     r"([^\s.?!:][^.?!:]*\?)"
@@ -69,10 +70,12 @@ _CLOSING = re.compile(
     r"(?<=[?.!,])\s+(?:many thanks|thanks a lot|(?:thanks|thank you) (?:in advance|so much|very much))[.! ]*$"
 )
 _MAKER = re.compile(MAKER_PATTERN)
+_REPLACED_WORDING = re.compile("|".join(pattern for pattern, _ in WORDING_REPLACEMENTS))
 _WORDING_REPLACEMENTS = [(re.compile(pattern), wording) for pattern, wording in WORDING_REPLACEMENTS]
 _NUMBER_WITH_LETTERS = re.compile(r"(?<![\w.,:/-])\d+([^\W\d_]{1,2})(?![\w-])")
 _NUMBER_SUFFIXES = frozenset(UNITS) | frozenset(MULTIPLIERS) | frozenset(("st", "nd", "rd", "th", "l", "x"))
-_NUMERAL = re.compile(r"\b([^\W\d_]+)[ -]([IVX]+|[MDCLXVI]{2,})\b(?!')")
+_NUMERAL = re.compile(r"[ -](?<=[^\W\d_].)([IVX]+|[MDCLXVI]{2,})\b(?!')")
+_FINAL_LETTERS = re.compile(r"\b[^\W\d_]+$")
 _ROMAN = {"I": 1, "II": 2, "III": 3, "IV": 4, "VI": 6, "VII": 7, "VIII": 8, "IX": 9, "XI": 11, "XII": 12}
 _NUMBERED_TITLE = re.compile(
     r"\b((?i:act|book|chapter|class|grade|level|part|phase|section|stage|title|type|volume|war)) "
@@ -134,7 +137,7 @@ class Reading(NamedTuple):
 def read(text: str) -> Reading:
     """Read a request."""
     plain = normalize_signs(text[:MAX_COMPARED_CHARS]).replace('""', '"')
-    numerals = frozenset((match[1].lower(), match[2]) for match in _NUMERAL.finditer(plain))
+    numerals = _numerals(plain)
     may_be_title = any(numeral != "I" or word == "war" for word, numeral in numerals)
     with_figures = _NUMBERED_TITLE.sub(_roman_to_figures, plain) if may_be_title else plain
     normalized = _normalize_wording(normalize_spelling(_lowercase(with_figures)))
@@ -178,6 +181,12 @@ def read(text: str) -> Reading:
     )
 
 
+def _numerals(text: str) -> frozenset[tuple[str, str]]:
+    """Roman numerals, each with the word before it."""
+    pieces = ((text[: match.start()].rsplit(maxsplit=1)[-1], match[1]) for match in _NUMERAL.finditer(text))
+    return frozenset((word[0].lower(), numeral) for piece, numeral in pieces if (word := _FINAL_LETTERS.search(piece)))
+
+
 def _roman_to_figures(match: re.Match[str]) -> str:
     return f"{match[1]} {_ROMAN[match[2]]}"
 
@@ -199,7 +208,8 @@ def _normalize_wording(text: str) -> str:
         text = f"{match[1]} {text[match.end() :].rstrip('?. ').removesuffix(' for me')}"
     if match := _MAKER.match(text):
         return f"who {MAKER_VERBS[match[1]]} {text[match.end() :]}"
-    for pattern, wording in _WORDING_REPLACEMENTS if len(text) <= _MAX_QUESTION_CHARS else ():
+    is_replaced = len(text) <= _MAX_QUESTION_CHARS and _REPLACED_WORDING.match(text)
+    for pattern, wording in _WORDING_REPLACEMENTS if is_replaced else ():
         if match := pattern.match(text):
             return match.expand(wording) + text[match.end() :]
     return text
@@ -322,7 +332,8 @@ def _identifiers_in(piece: str) -> frozenset[str]:
 
 def question_frame(text: str) -> str:
     """The kind of question whose pattern matches first; "none", if there is none."""
-    match = _FRAME.search(text)
+    starts = chain((0,), (match.start() for match in _FRAME_START.finditer(text)))
+    match = next(filter(None, (_FRAME.match(text, start) for start in starts)), None)
     return QUESTION_FRAMES[match.lastindex - 1][0] if match and match.lastindex else "none"
 
 

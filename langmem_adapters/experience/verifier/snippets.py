@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from langmem_adapters.experience.verifier.piece_cache import cached_per_piece
@@ -47,6 +48,7 @@ _LIST_ITEM = re.compile(r"(?:\d+[.)]|[-*•])\s")
 _END_PUNCTUATION = ".,;:!?"
 _ENDS_THAT_MATTER = frozenset(("equation", "expression", "formula", "pattern", "regex"))
 _MAX_CHARS = 8_000  # every line of a longer text is compared exactly
+_MAX_CACHED_LINES = 128  # most of a request are in the stored one too, and it is compared with several
 _MAX_WORD_CHARS = 80  # no word is longer
 _MAX_FRAGMENT_WORDS = 2  # a line with no more is not a sentence, whatever its end
 _MAX_UNPUNCTUATED_WORDS = 5  # a line without punctuation at its end must have more to be a sentence
@@ -196,20 +198,25 @@ def _extract_marked(line: str, marked_code: Collection[str]) -> tuple[str, list[
     for match in pattern.finditer(line):
         code = match[0].strip("`")
         if code in marked_code or not _PLAIN_NAME.fullmatch(code):
-            words += _extract_unmarked(line[start : match.start()], snippets)
-            words.append(_PLACEHOLDER)
-            snippets.append(code.strip())
+            words_before, snippets_before = _extract_unmarked(line[start : match.start()])
+            words += [*words_before, _PLACEHOLDER]
+            snippets += [*snippets_before, code.strip()]
             start = match.end()
-    words += _extract_unmarked(line[start:], snippets)
+    last_words, last_snippets = _extract_unmarked(line[start:])
+    words += last_words
+    snippets += last_snippets
     return _FINAL_PLACEHOLDER.sub("", " ".join(words)), snippets
 
 
-def _extract_unmarked(text: str, snippets: list[str]) -> list[str]:
-    """The words of a text without backticks; code after a colon, or with signs of code, is moved to ``snippets``."""
+@lru_cache(maxsize=_MAX_CACHED_LINES)
+def _extract_unmarked(text: str) -> tuple[Sequence[str], Sequence[str]]:
+    """The words of a text without backticks, with placeholders for code after a colon or with signs; and this code."""
     introduction = _CODE_INTRODUCTION.search(text) if ":" in text else None
     spans = [match.span() for match in _PIECE.finditer(text, 0, introduction.end() if introduction else len(text))]
     pieces = [text[start:end] for start, end in spans]
-    words, done = [], 0
+    words: list[str] = []
+    snippets: list[str] = []
+    done = 0
     for start, end in _code_runs(pieces if text.isascii() else [*map(normalize_signs, pieces)]):
         words += [*pieces[done:start], _PLACEHOLDER]
         code = text[spans[start][0] : spans[end - 1][1]]
@@ -220,7 +227,7 @@ def _extract_unmarked(text: str, snippets: list[str]) -> list[str]:
         is_pattern = introduction[1].lower() in _ENDS_THAT_MATTER
         snippets.append(introduced_code if is_pattern else introduced_code.rstrip(".?!"))
         words.append(_PLACEHOLDER)
-    return words
+    return words, snippets
 
 
 def _end_punctuation(code: str, next_pieces: Sequence[str]) -> str:
@@ -278,6 +285,7 @@ def _compact_formula(code: str) -> str:
     return _SPACED_SIGN.sub(r"\1", code)
 
 
+@lru_cache(maxsize=_MAX_CACHED_LINES)
 def _is_prose(line: str) -> bool:
     """Whether a line is a sentence but no list item, or only a courtesy."""
     words = line.split()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from decimal import Decimal
 
 from langmem_adapters.experience.verifier.words import NUMBER_WORDS, UNITS
@@ -86,13 +86,14 @@ REPLACEMENTS: tuple[tuple[str, str | Callable[[re.Match[str]], str], str], ...] 
     (r"\b(all|any|anybody|anyone|anything|everybody|everyone|everything|nobody|none|nothing) but\b", r"\1 except",
      "but"),
     (r"\b(?:in|at) (?=(?:what|which) (?:time|year|month|day)\b)", "", "time year month day"),
-    (r"\bwith no\b(?! (?:fewer|less|longer|more|one)\b)|\bwithout any\b", "without", "with without"),
+    (r"\bwith no\b(?! (?:fewer|less|longer|more|one)\b)|\bwithout any\b", "without", "no any"),
     (r"\bthe following (?!(?:day|month|morning|night|week|year)s?\b)(?=\w)", "this ", "following"),
     (r"\bwould you (?=(?:advise|recommend|suggest)\b)", "do you ", "would"),
     (r"(^|[.?!,;] )(do|does|did) (\w+) need to\b", r"\1\2 \3 have to", "need"),
     (r"\b(?:has|have) to\b", _replace_have_to, "has have"),
     (r"\b(i|we|you|he|she|they) would like to\b", r"\1 want to", "like"),
-    (r"\b((?:stop|prevent)(?:s|ped|ed|ping|ing)? (?:\w+ ){1,4}?)from (?=\w+ing\b)", r"\1", "from"),
+    (r"\b((?:stop|prevent)(?:s|ped|ed|ping|ing)? (?:\w+ ){1,4}?)from (?=\w+ing\b)", r"\1",
+     "stop stops stopped stopping stoped stoping prevent prevents prevented preventing preventped preventping"),
     (r"\bright now\b", "now", "right"),
     (r"\bone (?=(?:second|minute|hour|day|week|month|year|cup|percent|metre|meter|mile|litre|liter)\b)", "1 ", "one"),
     (r"\bone (?=(?:and|or|to) (?:a half|\d+|both|two|three|four|five|six|seven|eight|nine|ten)\b)", "1 ", "one"),
@@ -178,20 +179,18 @@ def normalize_spelling(text: str) -> str:
     >>> normalize_spelling("what's 5k in e-mail")
     'what is 5000 in email'
     """
-    tokens: set[str] | None = None
+    tokens = {*_TOKEN.findall(text)}
     for pattern, replacement, hint_words, hint_signs in _COMPILED_REPLACEMENTS:
-        if tokens is None:
-            tokens = set(_TOKEN.findall(text))
         if hint_words.isdisjoint(tokens) and not (hint_signs and any(hint in text for hint in hint_signs)):
             continue
         replaced = pattern.sub(replacement, text)
         if replaced != text:
-            text, tokens = replaced, None
-    return _normalize_numbers(text)
+            text, tokens = replaced, {*_TOKEN.findall(replaced)}
+    return _normalize_numbers(text, tokens)
 
 
-def _normalize_numbers(text: str) -> str:
-    if not _NUMBER_PARTS.isdisjoint(_TOKEN.findall(text)):
+def _normalize_numbers(text: str, tokens: Collection[str]) -> str:
+    if not _NUMBER_PARTS.isdisjoint(tokens):
         text = _SPELT_NUMBER.sub(_spelt_to_digits, text)
     if _DIGIT.search(text):
         if _DIGIT_COMMA.search(text):

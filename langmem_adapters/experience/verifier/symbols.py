@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from functools import lru_cache
 from itertools import chain, groupby
 
 from langmem_adapters.experience.verifier.piece_cache import cached_per_piece
@@ -89,6 +90,7 @@ def _mark_superscripts(text: str) -> str:
     return text if text.isascii() else _SUBSCRIPT.sub("_", _SUPERSCRIPT.sub("^", text))
 
 
+@lru_cache(maxsize=64)  # asked for before and after code is taken out
 def normalize_signs(text: str) -> str:
     """A text with one sign for equivalent ones: straight quotation marks, x^2 for x², and U2014 for a mention of —."""
     text = _name_mentioned_signs(text)

@@ -40,10 +40,11 @@ class Wording(NamedTuple):
 
 def wording_of(text: str) -> Wording:
     """The wording of a request about words; empty for any other request."""
-    lower = text.lower()
-    is_about_words, is_about_letters = bool(_ABOUT_WORDS.search(lower)), bool(_ABOUT_LETTERS.search(lower))
-    if not (is_about_words or is_about_letters or _ABOUT_MANNERS.search(lower)):
+    lower, start = text.lower(), _TEXT_START.search(text)
+    is_about_words, is_about_letters = _ABOUT_WORDS.search(lower), start and _ABOUT_LETTERS.search(lower)
+    if not (is_about_words or is_about_letters or (start and _ABOUT_MANNERS.search(lower))):
         return Wording()
     words = frozenset(_WORD.findall(_ABOUT_WORDS.sub(" ", lower)) if is_about_words else ())
-    _, *given = _TEXT_START.split(text if is_about_letters else lower, maxsplit=1)
-    return Wording(words - STOP_WORDS - POLITE_WORDS, tuple(given[0].strip(" .!?\n").split()) if given else ())
+    given = text[start.end() :] if start else ""
+    given = given if is_about_letters else given.lower()
+    return Wording(words - STOP_WORDS - POLITE_WORDS, tuple(given.strip(" .!?\n").split()))
