@@ -14,8 +14,6 @@ from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.flow import is_coroutine
 from langmem_adapters.language.word_pieces import is_sentence_transformer, make_encoder, tells_pieces
 
-__all__ = ["Calls", "calls_of", "is_rate_limit", "model_name_of", "returns_pieces"]
-
 _MODEL_NAME_ATTRIBUTES = (
     *("model_name", "model", "model_id", "deployment", "repo_id", "model_path"),
     *("model_uid", "endpoint_name", "folder_name"),  # of Xinference, SageMaker, Optimum

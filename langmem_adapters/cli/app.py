@@ -60,8 +60,6 @@ from langmem_adapters.cli.terminal import (
 )
 from langmem_adapters.cli.upkeep import upkeep
 
-__all__ = ["app", "main"]
-
 _PAGE_SIZE = 500  # lines that the long-term memory takes at once
 
 app: typer.Typer = typer.Typer(

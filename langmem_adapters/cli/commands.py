@@ -17,20 +17,6 @@ from langmem_adapters.files.urls import file_of
 from langmem_adapters.settings import Settings
 from langmem_adapters.text import decode_escaped_utf8
 
-__all__ = [
-    "Commands",
-    "Json",
-    "Tenant",
-    "Url",
-    "User",
-    "as_typed",
-    "check_not_encrypted",
-    "existing_settings",
-    "is_store_file",
-    "settings_for",
-    "store_file",
-]
-
 
 class Commands(TyperGroup):
     """Reports an error in one sentence, and exits with code 2."""

@@ -26,8 +26,6 @@ except ImportError as error:
 
 from langmem_adapters.langchain import BrainChatMessageHistory, ExperienceCache
 
-__all__ = ["play"]
-
 _TENANT, _USER, _SESSION = "langmem-demo", "ada", "demo"
 _MEMORY_K = 4
 _DELAY_SECONDS = 0.4  # seconds that the scripted model takes for an answer

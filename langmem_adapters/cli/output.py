@@ -12,8 +12,6 @@ from langmem_adapters.cli.terminal import progress
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.settings import Settings
 
-__all__ = ["check_output", "replace_file"]
-
 
 def check_output(settings: Settings, path: Path, content_name: str, *, source: Path | None = None) -> None:
     """Raise ConfigurationError if no file can be written there, or if it would replace the store or the source."""

@@ -45,8 +45,6 @@ from langmem_adapters.protocols import Index
 from langmem_adapters.settings import Settings
 from langmem_adapters.validation import check_seconds
 
-__all__ = ["upkeep"]
-
 _UNIT_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _INDEXED_KINDS = ("memories", "experiences", "items")  # kinds whose words an index file beside a server may hold
 _OTHER_INDEXES_HINT = (

@@ -17,8 +17,6 @@ from langmem_adapters.protocols import Item, Store
 from langmem_adapters.records.paging import FIRST_PAGE_SIZE, pages, side_by_side
 from langmem_adapters.warn_once import warn_of_damage
 
-__all__ = ["exported_lines"]
-
 
 class _Begun(NamedTuple):
     """A session's values, its log, and the values as they were after that; None, if the log has more than a page."""

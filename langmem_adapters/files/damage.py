@@ -11,8 +11,6 @@ from langmem_adapters.errors import Conflict, LangmemError, SearchError, StoreEr
 from langmem_adapters.files.locations import FileLocation, file_state, path_to_show
 from langmem_adapters.files.sqlite_errors import is_damage
 
-__all__ = ["removing_if_damaged", "search_errors"]
-
 _VALUE_ERRORS = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError)
 """What reading rows raises if their values are damaged, and not the structure of the file, which SQLite checks."""
 

@@ -13,8 +13,6 @@ from langmem_adapters.importing.transcript import Transcript, first_error, to_tr
 from langmem_adapters.json_files import LocatedValue
 from langmem_adapters.model import Message
 
-__all__ = ["read_chatgpt"]
-
 
 class _Author(BaseModel):
     role: str

@@ -20,8 +20,6 @@ from langmem_adapters.sessions import Line, parse_lines
 from langmem_adapters.text import decode_escaped_utf8
 from langmem_adapters.validation import check_text
 
-__all__ = ["FileFormat", "read_transcripts"]
-
 FileFormat = Literal["auto", "jsonl", "openai", "langchain", "llama-index", "chatgpt", "locomo", "metagpt"]
 
 _UNKNOWN_FORMAT = (

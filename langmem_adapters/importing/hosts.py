@@ -10,8 +10,6 @@ from langmem_adapters.importing.transcript import Transcript, to_transcript
 from langmem_adapters.json_files import LocatedValue
 from langmem_adapters.model import Message
 
-__all__ = ["read_langchain_message", "read_llamaindex_message", "read_llamaindex_sessions"]
-
 _TYPES_BY_CLASS = {
     "HumanMessage": "human",
     "AIMessage": "ai",

@@ -13,8 +13,6 @@ from langmem_adapters.json_files import LocatedValue
 from langmem_adapters.model import Message
 from langmem_adapters.sessions import Line
 
-__all__ = ["read_locomo"]
-
 
 class _Turn(BaseModel):
     id: str

@@ -17,8 +17,6 @@ from langmem_adapters.json_files import LocatedValue
 from langmem_adapters.metagpt import read_message
 from langmem_adapters.model import Message
 
-__all__ = ["read_collections"]
-
 
 def read_collections(path: Path) -> list[Transcript]:
     """Each collection (a role of MetaGPT) that has messages becomes a session, its messages ordered by time.

@@ -12,8 +12,6 @@ from langmem_adapters.errors import SerializationError
 from langmem_adapters.importing.transcript import first_error
 from langmem_adapters.model import Message
 
-__all__ = ["read_chat_message"]
-
 _OTHER_BLOCK_TYPES = frozenset({"tool_use", "tool_result", "input_text", "output_text"})
 _OTHER_BLOCKS = (
     'it has blocks of another API: write texts as "content", calls as "tool_calls", and what a tool gave with the role'

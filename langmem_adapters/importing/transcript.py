@@ -14,8 +14,6 @@ from langmem_adapters.keys import fingerprint
 from langmem_adapters.model import Message
 from langmem_adapters.sessions import Line
 
-__all__ = ["Transcript", "first_error", "message_line", "to_transcript", "to_transcripts"]
-
 
 class Transcript(NamedTuple):
     """A session as lines of an export. ``user`` is None if the file does not say whose session it is."""

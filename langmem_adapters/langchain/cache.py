@@ -38,8 +38,6 @@ from langmem_adapters.stores import cache_store
 from langmem_adapters.validation import check_sync_functions
 from langmem_adapters.warn_once import WarnOnce
 
-__all__ = ["ExperienceCache"]
-
 
 class ExperienceCache(Shared, CachedModel, BaseCache):
     """LangChain's LLM cache on a store (implements ``langchain_core.caches.BaseCache``).

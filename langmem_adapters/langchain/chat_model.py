@@ -31,8 +31,6 @@ from langmem_adapters.langchain.caching.request import check_self_contained, req
 from langmem_adapters.sharing import independent_copy
 from langmem_adapters.stores import has_no_password, pickling_error
 
-__all__ = ["CachedChatModel"]
-
 _MANY_MESSAGES = 100  # LangChain takes some 3 ms to write them down, and a hop to a worker thread 0.1 ms
 
 

@@ -29,8 +29,6 @@ from langmem_adapters.recall.memories import RECALLED
 from langmem_adapters.validation import invalid_fields
 from langmem_adapters.warn_once import warn_of_damage
 
-__all__ = ["from_message", "from_summary", "role_of", "to_message", "to_stored_message"]
-
 _MessageT = TypeVar("_MessageT", bound=BaseMessage)
 
 _HOST_NAME: Final = "langchain"

@@ -45,8 +45,6 @@ try:
 except ImportError as error:
     raise MissingDependency("langchain", "langgraph") from error
 
-__all__ = ["ExperienceMiddleware"]
-
 _MAX_SCOPES = 256  # the most recent ones, whose calls in flight are tracked
 
 

@@ -9,8 +9,6 @@ from typing import Any, TypeAlias
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.validation import check_sync_function, check_text
 
-__all__ = ["MetadataFilter", "Predicate", "metadata_predicate", "required_value"]
-
 MetadataFilter: TypeAlias = Mapping[str, Any] | Callable[[dict[str, Any]], bool]
 """``{"session": "monday", "created_at": {"$gte": 0}}``, or a function of a document's metadata."""
 

@@ -29,8 +29,6 @@ from langmem_adapters.validation import check_at_most_one, check_scope, checked_
 from langmem_adapters.views import render_safely
 from langmem_adapters.warn_once import WarnOnce
 
-__all__ = ["BrainChatMessageHistory"]
-
 _UNLIMITED_WINDOW = 1_000_000_000  # messages; the window if none is asked for
 _SUMMARIZED_WINDOW = 200  # messages; the window if a summary covers the older ones
 _warn = WarnOnce()  # shared, as a history is made for each call

@@ -14,8 +14,6 @@ from langmem_adapters.langchain.rebuild import message_from_bytes
 from langmem_adapters.protocols import Item
 from langmem_adapters.text import unlisted_call_ids, without_calls
 
-__all__ = ["MessageView", "message_views", "read_messages"]
-
 _CALL_LISTS: Final = ("tool_calls", "invalid_tool_calls")
 
 

@@ -60,8 +60,6 @@ try:
 except ImportError as error:
     raise MissingDependency("langchain", "langgraph") from error
 
-__all__ = ["BrainMemoryMiddleware", "BrainState"]
-
 T = TypeVar("T")
 _DEFAULT_MAX_TOKENS = 8000  # tokens; the base of summarize_at without max_tokens
 _MAX_BRAINS = 256  # sessions that are remembered for flush()

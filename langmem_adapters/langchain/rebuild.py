@@ -18,8 +18,6 @@ from typing_extensions import TypedDict
 
 from langmem_adapters.codec import is_tagged
 
-__all__ = ["message_from_bytes", "message_from_data", "rebuild_generation"]
-
 _Fields: TypeAlias = dict[str, Any]
 _InstanceT = TypeVar("_InstanceT", BaseMessage, ChatGeneration)
 _HostFieldsT = TypeVar("_HostFieldsT")

@@ -14,8 +14,6 @@ from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.langchain.convert import to_message
 from langmem_adapters.langchain.threads.thread import checked_brain
 
-__all__ = ["refine_with"]
-
 
 def refine_with(
     brain: BrainMemory | Callable[[str], BrainMemory], model: Any = None, *, key: str | None = None

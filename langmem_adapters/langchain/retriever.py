@@ -21,8 +21,6 @@ from langmem_adapters.outages import Outages
 from langmem_adapters.recall.filtered_search import search_filtered
 from langmem_adapters.recall.memories import metadata_of
 
-__all__ = ["LongTermRetriever"]
-
 
 class LongTermRetriever(BaseRetriever):
     """Finds memories of a user (implements ``langchain_core.retrievers.BaseRetriever``).

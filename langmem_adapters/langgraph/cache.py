@@ -35,8 +35,6 @@ from langmem_adapters.stores import cache_store
 from langmem_adapters.validation import check_on_error, check_sync_functions, check_text, checked_list
 from langmem_adapters.warn_once import WarnOnce
 
-__all__ = ["ExperienceNodeCache"]
-
 ValueT = TypeVar("ValueT", default=Any)
 
 _ENTRY = "entry"

@@ -12,8 +12,6 @@ from langmem_adapters.indexes import index_of, vectors_of
 from langmem_adapters.protocols import Index, Store
 from langmem_adapters.validation import check_settings, checked_list, has_methods_of
 
-__all__ = ["index_and_fields"]
-
 
 def index_and_fields(
     index: Index | IndexConfig | None, fields: Sequence[str] | None, url: str | None, store: Store | None

@@ -25,8 +25,6 @@ from langmem_adapters.records.journal import (
 from langmem_adapters.records.keyed import Records
 from langmem_adapters.records.paging import PAGE_SIZE
 
-__all__ = ["NamespaceItems"]
-
 _TOTALS_KEY = "census"  # the key of the totals; no encoded key is equal to it
 _RESERVED_KEYS = (_TOTALS_KEY, COMPACTION_KEY)  # keys of values that are no items
 _MAX_EXTRA_ENTRIES = 64  # outdated log entries that may remain, beyond one for each item

@@ -12,8 +12,6 @@ from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.keys import Namespace
 from langmem_adapters.validation import check_count, check_integer, check_text
 
-__all__ = ["checked_operations", "common_prefix", "item_filter", "matches_conditions"]
-
 
 def checked_operations(ops: Iterable[Op]) -> list[Op]:
     """Return the operations. Refuses one that LangGraph's own methods would refuse, or an invalid offset or limit.

@@ -42,8 +42,6 @@ from langmem_adapters.stores import resolve_store
 from langmem_adapters.validation import check_settings, check_sync_functions, check_text, checked_list
 from langmem_adapters.warn_once import WarnOnce
 
-__all__ = ["LongTermStore"]
-
 _MAX_OPEN_NAMESPACES = 1024  # namespaces that are kept ready, so that one thread at a time updates the index of each
 _SECONDS_PER_MINUTE = 60.0
 _warn = WarnOnce()

@@ -12,8 +12,6 @@ from langmem_adapters.expiry import EMPTY_TTL_SECONDS, MIN_RESTART_FRACTION
 from langmem_adapters.language.dates import day_of
 from langmem_adapters.warn_once import warn_of_damage
 
-__all__ = ["StoredItem", "Totals"]
-
 _UNKNOWN_COUNT = 2**53  # items, if their number is unknown: the namespace is not empty, and must be tidied
 
 

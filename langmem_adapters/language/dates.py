@@ -11,17 +11,6 @@ from calendar import monthrange
 from datetime import date, timedelta
 from typing import NamedTuple
 
-__all__ = [
-    "DAYS",
-    "ISO_DATE",
-    "MONTHS",
-    "Span",
-    "date_words",
-    "day_of",
-    "day_words",
-    "relative_span",
-]
-
 MONTHS = tuple("""january february march april may june july august september october november december""".split())
 DAYS = tuple("""monday tuesday wednesday thursday friday saturday sunday""".split())
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from langmem_adapters.language.lists import base_forms, word_set
 
-__all__ = ["BASES", "PASTS", "SPELLINGS", "STOP_WORDS"]
-
 STOP_WORDS = word_set("""a about above after again against ain all also am an and any are as at be because been before
     being below between both but by can cannot could did do does doing down during each few for from further had has
     have having he her here hers herself him himself his how i if in into is it its itself just me more most my myself

@@ -16,20 +16,6 @@ from langmem_adapters.language.lists import word_set
 from langmem_adapters.language.query_dates import NamedDate, named_date
 from langmem_adapters.language.questions import asked_part
 
-__all__ = [
-    "ANSWER",
-    "ASKS",
-    "FIRST_PERSON",
-    "NAMES",
-    "NUMBER",
-    "QUESTION",
-    "TIME",
-    "QueryFeatures",
-    "named_speakers",
-    "query_features",
-    "text_marks",
-]
-
 QUESTION, ASKS, FIRST_PERSON, TIME, NUMBER, NAMES, ANSWER = 1, 2, 4, 8, 16, 32, 64
 """Marks of a text: it ends with a question; asks one; speaks of its speaker, a time, a number; names something.
 

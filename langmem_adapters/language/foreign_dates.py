@@ -11,8 +11,6 @@ from typing import NamedTuple
 from langmem_adapters.language.dates import DAYS
 from langmem_adapters.language.lists import word_set
 
-__all__ = ["foreign_offsets"]
-
 
 class _Language(NamedTuple):
     """A language with spaces between words. Its lists hold patterns, in which an underscore stands for a space."""

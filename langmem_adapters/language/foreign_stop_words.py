@@ -10,8 +10,6 @@ import re
 
 from langmem_adapters.language.english import STOP_WORDS
 
-__all__ = ["foreign_stop_words"]
-
 # For each language: question words, and the rest.
 _LANGUAGES = (
     """wer wen wem wessen wann warum wieso weshalb wo woher wohin welche welchen welchem welcher welches wie wieviel |

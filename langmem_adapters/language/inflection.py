@@ -13,8 +13,6 @@ from langmem_adapters.language.dates import DAYS
 from langmem_adapters.language.foreign_stop_words import foreign_stop_words
 from langmem_adapters.language.lists import word_set
 
-__all__ = ["is_inflected", "word_parts"]
-
 _PREFIX_SIZES = (3, 5)  # letters: one for short words, and one that tells more
 _NGRAM_SIZE = 3  # letters, as many as a root has
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["base_forms", "group_names", "word_groups", "word_set"]
-
 
 def word_set(words: str) -> frozenset[str]:
     """The words of a text, as a set."""

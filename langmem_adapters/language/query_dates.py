@@ -18,8 +18,6 @@ from langmem_adapters.language.dates import ISO_DATE, MONTHS, day_of, relative_s
 from langmem_adapters.language.lists import word_set
 from langmem_adapters.language.relative_dates import QUOTED_PATTERN, relative_spans
 
-__all__ = ["NamedDate", "named_date", "possible_day_words", "split_dates", "with_dates"]
-
 _MAX_QUERY_CHARS = 300  # of a query that may name a relative date: a longer one was pasted
 _MAX_INTERVAL_DAYS = 31  # each has words of its own
 _MONTH_WORDS = (  # in German, French, Spanish, Italian, Portuguese, Dutch and Russian, and as they are cut short

@@ -10,8 +10,6 @@ from langmem_adapters.language.analysis import STOP_WORDS, words_of
 from langmem_adapters.language.foreign_stop_words import foreign_stop_words
 from langmem_adapters.language.lists import word_set
 
-__all__ = ["asked_part", "separate_questions", "split_framing", "subject_of"]
-
 # Words with which one greets, thanks and says that one asks, in English, German, French, Spanish, Italian, Portuguese
 # and Dutch.
 _FRAMING_PATTERN = re.compile(

@@ -10,8 +10,6 @@ from datetime import date
 from langmem_adapters.language.dates import DAYS, ISO_DATE, Span, day_of, day_words, relative_span
 from langmem_adapters.language.foreign_dates import foreign_offsets
 
-__all__ = ["QUOTED_PATTERN", "mentioned_date_words", "relative_spans"]
-
 _ISO_DATE_PATTERN = re.compile(ISO_DATE)
 _NUMBER_WORDS = "one two three four five six seven eight nine ten eleven twelve".split()
 _NUMBERS = {"a": 1, **{word: n for n, word in enumerate(_NUMBER_WORDS, 1)}}

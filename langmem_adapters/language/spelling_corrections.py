@@ -8,8 +8,6 @@ from string import ascii_lowercase
 
 from langmem_adapters.language.analysis import STOP_WORDS, term_of, words_of
 
-__all__ = ["spelling_corrections"]
-
 _MIN_CHARS = 5  # a shorter word is near to too many others
 _MAX_CHARS = 20  # what is longer is hardly typed
 _MAX_WORDS = 3  # that are corrected: a query with more of them is long, and has other words

@@ -10,8 +10,6 @@ from typing import Any, NamedTuple
 
 from langmem_adapters.language.analysis import STOP_WORDS
 
-__all__ = ["PieceEmbedding", "is_sentence_transformer", "make_encoder", "split_text", "tells_pieces"]
-
 _MAX_PIECES = 1024  # pieces of a text; later ones count only in the text's vector
 _PART_SHARE = 0.9  # of what a model reads at a time is a part of a longer text, as some have more pieces than others
 

@@ -25,8 +25,6 @@ from langmem_adapters.llamaindex.responses import (
 from langmem_adapters.model import Experience, Metric
 from langmem_adapters.providers.usage import usage_of
 
-__all__ = ["Answers", "KeyedRequest"]
-
 
 class KeyedRequest(NamedTuple):
     """A request's key, the user's question for scorers and judges, and how many tokens the answer may have."""

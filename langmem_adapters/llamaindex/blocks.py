@@ -18,8 +18,6 @@ from pydantic import AnyUrl, BaseModel
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.experience.functions.equality import ATOMS
 
-__all__ = ["OF_FILE", "Fields", "block_fields", "build_block", "from_standard", "plain", "to_standard"]
-
 Fields = dict[str, Any]
 """A block as plain data, beginning with its ``block_type``."""
 

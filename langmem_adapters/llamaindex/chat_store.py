@@ -27,8 +27,6 @@ from langmem_adapters.model import Scope
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores import has_no_password, masked_url, pickling_error, resolve_store
 
-__all__ = ["BrainChatStore", "SyncBrainChatStore"]
-
 _ACTIVE = MessageStatus.ACTIVE
 _last_read: ContextVar[ChatSession | None] = ContextVar("langmem_adapters.llamaindex.read", default=None)
 """The session that this task has read last: a ``Memory`` reads, counts, and then archives the oldest that it read."""

@@ -30,8 +30,6 @@ from langmem_adapters.providers.content import standard_block
 from langmem_adapters.validation import checked_list, invalid_fields
 from langmem_adapters.warn_once import WarnOnce, warn_of_damage
 
-__all__ = ["checked_chats", "from_message", "from_stored", "stored_fields", "to_message", "to_storable_message"]
-
 _HOST_KEY: Final = "llama_index"
 _ROLES: Final = {role.value: role for role in MessageRole}
 _ASSISTANT_ROLES: Final = {"chatbot", "model"}  # other providers' words for "assistant"

@@ -10,8 +10,6 @@ from llama_index.core.vector_stores.utils import build_metadata_filter_fn
 
 from langmem_adapters.errors import ConfigurationError
 
-__all__ = ["Predicate", "metadata_predicate", "required_value"]
-
 Predicate = Callable[[Mapping[str, Any]], bool]
 """Says whether metadata match."""
 

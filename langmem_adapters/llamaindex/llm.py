@@ -41,8 +41,6 @@ from langmem_adapters.protocols import Store
 from langmem_adapters.stores import cache_store, has_no_password, pickling_error
 from langmem_adapters.warn_once import WarnOnce
 
-__all__ = ["CachedLLM"]
-
 Call = Callable[..., Any]
 
 _CALL_FIELDS = ("callback_manager", "rate_limiter")  # these are set on the model itself, also for its other users

@@ -30,8 +30,6 @@ from langmem_adapters.text import escape_tags
 from langmem_adapters.validation import check_at_most_one, check_seconds, checked_scope
 from langmem_adapters.warn_once import WarnOnce
 
-__all__ = ["LongTermMemoryBlock"]
-
 _SESSION_KEY = "session_id"  # where LlamaIndex puts it in a message's additional_kwargs
 _MAX_OPEN_SESSIONS = 256  # memories that are kept ready
 _MAX_WAITING = 1000  # messages of a session that wait while the store is unavailable

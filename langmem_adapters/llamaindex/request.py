@@ -27,8 +27,6 @@ from langmem_adapters.providers.addresses import unstated_address
 from langmem_adapters.providers.item_ids import without_thought_ids
 from langmem_adapters.providers.tool_calls import call_ids, with_numbered_calls
 
-__all__ = ["chat_key", "completion_key", "last_user_text", "model_key"]
-
 # How a call is made or watched, not what is asked.
 _CALL_SETTINGS = frozenset(
     {

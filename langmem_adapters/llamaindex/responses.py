@@ -30,8 +30,6 @@ from langmem_adapters.providers.tool_calls import are_complete, with_new_call_id
 from langmem_adapters.providers.usage import usage_of, with_zero_usage
 from langmem_adapters.sharing import independent_copy
 
-__all__ = ["Recording", "Response", "pieces", "reached_limit", "read_response", "worth_storing", "write_response"]
-
 Response: TypeAlias = ChatResponse | CompletionResponse
 R = TypeVar("R", bound=Response)
 

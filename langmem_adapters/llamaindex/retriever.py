@@ -25,8 +25,6 @@ from langmem_adapters.recall.memories import metadata_of
 from langmem_adapters.stores import resolve_store
 from langmem_adapters.validation import check_at_most_one, check_on_error, check_scope
 
-__all__ = ["BrainRetriever", "LongTermRetriever"]
-
 
 class _Retriever(BaseRetriever):
     """What both retrievers share: a search, and what an outage does to it."""

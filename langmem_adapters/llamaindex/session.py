@@ -27,8 +27,6 @@ from langmem_adapters.protocols import Item, Page, Store
 from langmem_adapters.validation import check_count, check_integer
 from langmem_adapters.warn_once import warn_of_damage
 
-__all__ = ["ChatSession"]
-
 _ACTIVE = MessageStatus.ACTIVE
 _Change = dict[str, Any]  # the arguments of a write, and in "archive" the entries to archive
 

@@ -11,8 +11,6 @@ from llama_index.core.llms import LLM
 from llama_index.core.llms.function_calling import FunctionCallingLLM
 from llama_index.core.types import PydanticProgramMode
 
-__all__ = ["SHARED_FIELDS", "FunctionCalls", "StructuredPrediction"]
-
 SHARED_FIELDS = (
     "callback_manager",
     "completion_to_prompt",

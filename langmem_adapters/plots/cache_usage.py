@@ -21,8 +21,6 @@ from langmem_adapters.views.plain import amount, percent
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Recorder", "Snapshot", "hit_rate", "savings"]
-
 _SAVINGS = ("money", "tokens", "seconds")
 
 

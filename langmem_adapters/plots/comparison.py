@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["side_by_side"]
-
 _MAX_NAME_CHARS = 22
 _MAX_POINTS = 150  # of a line
 

@@ -13,21 +13,6 @@ if TYPE_CHECKING:
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
-__all__ = [
-    "BLUE",
-    "COLOURS",
-    "GREEN",
-    "GREY",
-    "ORANGE",
-    "RED",
-    "add_legend",
-    "axes_or_new",
-    "label_axes",
-    "new_figure",
-    "printable_text",
-    "use_integer_ticks",
-]
-
 # Of middle lightness: at least 3 to 1 against white and against black.
 BLUE, ORANGE, GREEN, RED, PURPLE, GREY = "#3b82f6", "#d97706", "#16a36a", "#e0524d", "#9b6bdf", "#7d8590"
 COLOURS = (BLUE, ORANGE, GREEN, PURPLE, RED, "#0e97b5")

@@ -25,8 +25,6 @@ from langmem_adapters.views.plain import percent
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["score_distribution", "threshold_curve"]
-
 _BIN_COUNT = 20
 
 

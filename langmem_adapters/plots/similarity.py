@@ -17,8 +17,6 @@ from langmem_adapters.validation import checked_list
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["similarity_map"]
-
 _MAX_LABEL_CHARS = 24
 _REQUIREMENT = "a similarity map needs a LongTermMemory, or a list of messages or texts"
 

@@ -17,8 +17,6 @@ from langmem_adapters.validation import checked_list
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Placed", "atrace", "memory_timeline", "trace"]
-
 _REQUIREMENT = "a timeline needs a BrainMemory, which a chat history has as .brain, or what trace(brain) gives"
 
 

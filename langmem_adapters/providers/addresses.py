@@ -9,8 +9,6 @@ from typing import Any, Final
 
 from langmem_adapters.keys import fingerprint
 
-__all__ = ["ADDRESS_FIELDS", "unstated_address"]
-
 ADDRESS_FIELDS: Final = frozenset(
     {
         "anthropic_api_url",

@@ -12,8 +12,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 from urllib.parse import unquote_to_bytes
 
-__all__ = ["THOUGHT_TYPES", "standard_block", "without_thoughts"]
-
 THOUGHT_TYPES: Final = frozenset({"reasoning", "reasoning_content", "redacted_thinking", "thinking"})
 """The types of blocks with a model's thoughts: as LangChain and OpenAI, Bedrock and Anthropic call them."""
 

@@ -7,8 +7,6 @@ from typing import Any, NamedTuple
 
 from langmem_adapters.providers.usage import as_mapping, sent_data
 
-__all__ = ["Ending", "ending_of", "field", "is_broken_off", "is_cut", "refuses", "tells_of_call"]
-
 # In the words of OpenAI, Anthropic, Google, Cohere, Mistral, Bedrock, DeepSeek, Z.ai, watsonx, vLLM and Ollama.
 _INCOMPLETE_REASONS = tuple(
     """length max_tokens model_length model_context_window_exceeded error_limit pause_turn timeout user_cancel load

@@ -6,8 +6,6 @@ from typing import Any, Final
 
 from langmem_adapters.providers.finish_reasons import field
 
-__all__ = ["kwargs_without_item_ids", "without_item_ids", "without_thought_ids"]
-
 _SERVER_TOOL_TYPES: Final = frozenset(
     {
         "code_interpreter_call",

@@ -11,8 +11,6 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-__all__ = ["are_complete", "call_ids", "replace_call_ids", "with_new_call_ids", "with_numbered_calls"]
-
 _CALL_LIST_KEYS = frozenset({"tool_calls", "invalid_tool_calls", "tool_call_chunks", "reasoning_details"})
 _CALL_ID_KEYS = frozenset({"tool_call_id", "call_id", "tool_use_id"})
 _CALL_TYPES = frozenset(

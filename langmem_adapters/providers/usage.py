@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = ["as_mapping", "sent_data", "usage_of", "with_zero_usage"]
-
 _INPUT_FIELDS = ("input_tokens", "prompt_tokens", "prompt_token_count", "prompt_eval_count")
 _OUTPUT_FIELDS = ("output_tokens", "completion_tokens", "candidates_token_count", "eval_count")
 _THOUGHT_FIELDS = ("thoughts_token_count",)  # Google counts these beside its candidates, and charges the same for them

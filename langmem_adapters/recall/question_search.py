@@ -15,8 +15,6 @@ from langmem_adapters.records.keyed import Records
 from langmem_adapters.signal_values import MaxSim
 from langmem_adapters.signals import Ranked, Signal, candidates, ranked
 
-__all__ = ["QuestionSearch"]
-
 _POOL_SIZE = 32  # the best by words, and half as many by meaning; with their neighbours, about five times as many
 _ZERO_COSINE_SCORE = 0.5  # the score of a cosine of 0
 

@@ -9,8 +9,6 @@ from typing import Any, NamedTuple
 from langmem_adapters.views import one_line
 from langmem_adapters.views.markup import element, frame, header
 
-__all__ = ["Call", "Comparison", "Outcome"]
-
 
 class Call(NamedTuple):
     """A model call of a conversation: the tokens that it was shown, and the seconds that the memory took for them."""

@@ -17,8 +17,6 @@ from langmem_adapters.stores import open_store
 from langmem_adapters.tokens import TokenCounter
 from langmem_adapters.validation import check_count
 
-__all__ = ["Configuration", "Memories"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Configuration:

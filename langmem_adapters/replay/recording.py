@@ -11,8 +11,6 @@ from langmem_adapters.importing import Transcript, read_transcripts
 from langmem_adapters.model import Message
 from langmem_adapters.validation import checked_list
 
-__all__ = ["Conversation", "RecordedSession", "recorded_sessions"]
-
 Conversation: TypeAlias = Sequence[Message] | Sequence[Transcript] | str | os.PathLike[str]
 """Messages of one session; what :func:`~langmem_adapters.importing.read_transcripts` gives; or a file that it reads."""
 

@@ -26,8 +26,6 @@ from langmem_adapters.replay.recording import Conversation, RecordedSession, rec
 from langmem_adapters.tokens import TokenCounter, approximate_tokens, count_tokens, message_tokens
 from langmem_adapters.validation import checked_list
 
-__all__ = ["areplay", "replay"]
-
 _ScopedQuestion: TypeAlias = tuple[str, str, Question]  # with the user and the session in which it is asked
 _DEFAULT_START = 946_684_800.0  # the year 2000, for a record without times: memories are shown with their day
 

@@ -16,8 +16,6 @@ from langmem_adapters.testing.fakes import FakeClock
 from langmem_adapters.testing.pages import ids_and_data, is_rising
 from langmem_adapters.testing.threads import ConcurrentStoreConformance
 
-__all__ = ["StoreConformance"]
-
 _ODD_TEXTS = ["", "a/b", "a:b", "*", "_", "{x}", "[a]?\\", "\0", "\ud800", "é" * 3000, "🙂", "%2F", " "]
 # The same for some databases.
 _SIMILAR_TEXTS = [

@@ -13,8 +13,6 @@ from langmem_adapters.protocols import Appended, Page, Store
 from langmem_adapters.testing.fakes import FakeClock
 from langmem_adapters.testing.pages import ids_and_data
 
-__all__ = ["ExpiringStoreConformance"]
-
 _NS = ("brain", "tenant", "user", "session")
 
 

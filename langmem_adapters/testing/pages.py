@@ -6,8 +6,6 @@ from itertools import pairwise
 
 from langmem_adapters.protocols import Item, Page
 
-__all__ = ["ids_and_data", "is_rising"]
-
 
 def ids_and_data(page: Page) -> list[tuple[str, bytes]]:
     """Ids and data of a page, without its sequence numbers, which differ between stores."""

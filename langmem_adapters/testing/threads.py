@@ -12,8 +12,6 @@ from langmem_adapters.errors import Conflict
 from langmem_adapters.protocols import Store
 from langmem_adapters.testing.pages import is_rising
 
-__all__ = ["ConcurrentStoreConformance"]
-
 _NS = ("brain", "tenant", "user", "session")
 
 

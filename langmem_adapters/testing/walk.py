@@ -15,8 +15,6 @@ from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.testing.fakes import FakeClock
 from langmem_adapters.testing.pages import ids_and_data, is_rising
 
-__all__ = ["store_walk"]
-
 _ids = st.sampled_from([f"id{n}" for n in range(12)])
 _keys = st.sampled_from(["summary", "title", "k\0", "", "id1", "id2"])
 _data = st.binary(max_size=8)

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 from langmem_adapters.views.markup import Html, clip, element, frame, header, join, join_spaced, note
 from langmem_adapters.views.plain import as_text, format_time, one_line
 
-__all__ = ["MAX_MESSAGES", "conversation", "other_blocks"]
-
 MAX_MESSAGES = 30
 """How many messages are shown at most."""
 

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from langmem_adapters.views.markup import Html, bar, clip, element, escape, frame, header, join, join_spaced, note
 from langmem_adapters.views.plain import amount, as_text, format_time, one_line, shorten
 
-__all__ = ["Matching", "comparison", "experiences", "memories", "one_experience"]
-
 Matching = Callable[[str, str], Sequence[tuple[int, int]]]
 """Where a text (the second argument) has the words of a query (the first): starts and ends."""
 

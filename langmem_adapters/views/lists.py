@@ -9,8 +9,6 @@ from langmem_adapters.views.markup import render_safely
 from langmem_adapters.views.plain import one_line
 from langmem_adapters.views.tables import statistics
 
-__all__ = ["Figures", "Listing", "print_masked"]
-
 T = TypeVar("T")
 
 _MAX_CHARS = 1_200  # of an object

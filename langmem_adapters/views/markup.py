@@ -8,20 +8,6 @@ from langmem_adapters.errors import LangmemError
 from langmem_adapters.views.plain import one_line, shorten
 from langmem_adapters.views.style import STYLE
 
-__all__ = [
-    "Html",
-    "bar",
-    "clip",
-    "element",
-    "escape",
-    "frame",
-    "header",
-    "join",
-    "join_spaced",
-    "note",
-    "render_safely",
-]
-
 _ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;"})
 _MAX_REASON_CHARS = 300
 

@@ -7,8 +7,6 @@ import re
 from datetime import datetime
 from typing import Any
 
-__all__ = ["amount", "as_text", "escape_control_chars", "format_time", "mask_secrets", "one_line", "percent", "shorten"]
-
 _MASK = "***"
 _LOOKAHEAD_CHARS = 4_000  # read beyond what is shown, so that a secret at its end is recognized
 _MAX_DEPTH = 6  # of nested data in which the text of an answer is searched

@@ -7,8 +7,6 @@ does, the system decides.
 
 from __future__ import annotations
 
-__all__ = ["STYLE"]
-
 _LIGHT_COLORS = (
     "color-scheme:light;--bg:#fff;--ink:#1f2430;--dim:#667085;--line:#e4e7ec;--tint:#f5f7fa;--accent:#2f6fdd;"
     "--good:#1a7f4b;--bad:#c2372e;--warm:#9a6700;--plum:#7a3fb0;--mark:#ffe9a8;--track:#e8ecf2"

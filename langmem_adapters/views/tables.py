@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 from langmem_adapters.views.markup import Html, bar, clip, element, frame, header, join_spaced, note
 from langmem_adapters.views.plain import amount, as_text, format_time, one_line, percent
 
-__all__ = ["items", "rows", "sessions", "statistics"]
-
 _MAX_ROWS = 30
 _MAX_CHARS = 300  # of a cell
 _MAX_UNBROKEN_CHARS = 20  # of a cell that is not broken into lines

@@ -11,21 +11,6 @@ from langmem_adapters.experience.verifier.reading import Reading, Word
 from langmem_adapters.experience.verifier.words import OPPOSITES, stem_of
 from langmem_adapters.language.lists import word_set
 
-__all__ = [
-    "FORM_SIMILARITIES",
-    "MODALS",
-    "TYPO_SIMILARITY",
-    "Alignment",
-    "align",
-    "common_start",
-    "edit_distance",
-    "is_reworded",
-    "is_short",
-    "refusal",
-    "unmatched_words",
-    "word_similarity",
-]
-
 TYPO_SIMILARITY = 0.9
 """The similarity of a word and its misspelling."""
 _SAME_STEM, _COMPOUND, _SAME_PREFIX, _EXTENSION = 0.95, 0.94, 0.85, 0.6

@@ -16,8 +16,6 @@ from langmem_adapters.embedding import Embedder, cosine_of
 from langmem_adapters.experience.verifier.verifier import Verifier
 from langmem_adapters.flow import Flow, step
 
-__all__ = ["PAIRS", "Scale", "measure_scale", "scale_flow"]
-
 _log = logging.getLogger("langmem_adapters")
 _FAR_COSINE, _FAR_WEIGHT = 0.5, 0.2  # the weight of pairs up to this cosine: a good fit matters for near pairs
 _CAUTION_SHARE = 0.25  # the share of the pairs' mean distance from the line by which it is lowered

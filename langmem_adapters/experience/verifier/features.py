@@ -15,8 +15,6 @@ from langmem_adapters.experience.verifier.questions import QUESTION_FRAMES
 from langmem_adapters.experience.verifier.reading import Reading, Word
 from langmem_adapters.experience.verifier.words import ARTICLES, I_WORDS, PREPOSITIONS, STOP_WORDS, YOU_WORDS
 
-__all__ = ["FEATURE_NAMES", "features", "follows_preposition", "word_weight"]
-
 
 def features(left: Reading, right: Reading, alignment: Alignment, cosine: float) -> list[float]:
     """The features of a pair, in the order of :data:`FEATURE_NAMES`."""

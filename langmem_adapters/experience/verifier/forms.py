@@ -17,8 +17,6 @@ from langmem_adapters.experience.verifier.words import (
 from langmem_adapters.language.analysis import strip_inflection
 from langmem_adapters.language.lists import word_groups, word_set
 
-__all__ = ["ACRONYMS", "CONFUSED", "NAMESAKES", "are_synonyms", "is_optional", "same_root"]
-
 CONFUSED = frozenset(
     (stem_of(one), stem_of(other))
     for pair in word_groups("""adverse averse | affect effect | baron barron | biter bitter | brain brian | cameron

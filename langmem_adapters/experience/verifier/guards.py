@@ -50,8 +50,6 @@ from langmem_adapters.experience.verifier.words import (
 )
 from langmem_adapters.language.lists import word_set
 
-__all__ = ["GUARDS", "Guard"]
-
 Guard = Callable[[Reading, Reading, Alignment], str]
 
 

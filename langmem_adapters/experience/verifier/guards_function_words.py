@@ -21,8 +21,6 @@ from langmem_adapters.experience.verifier.reading import Reading
 from langmem_adapters.experience.verifier.words import ARTICLES, I_WORDS, NEGATIONS, YOU_WORDS, stem_of
 from langmem_adapters.language.lists import group_names, word_set
 
-__all__ = ["complements", "courtesies", "links", "modality", "persons"]
-
 
 def courtesies(left: Reading, right: Reading, _: Alignment) -> str:
     """A courtesy must not be replaced by another: "how do you say hello", "how do you say thanks"."""

@@ -11,8 +11,6 @@ from langmem_adapters.experience.verifier.words import COUNT_WORDS
 from langmem_adapters.language.dates import DAYS, MONTHS
 from langmem_adapters.language.lists import word_set
 
-__all__ = ["code", "numbers", "quotations", "snippets", "symbols", "units"]
-
 _MAX_NAMED_SNIPPETS = 3  # in a reason
 _DAY_PARTS = word_set("morning noon afternoon evening midnight yesterday tomorrow weekday weekend")
 _DATE_UNITS = _DAY_PARTS.union(DAYS, MONTHS) - {"may"}

@@ -19,8 +19,6 @@ from langmem_adapters.experience.verifier.words import (
 )
 from langmem_adapters.language.lists import group_names, word_set
 
-__all__ = ["degree", "manner", "plurals", "prepositions"]
-
 _MANNERS = group_names("""brief briefly short shortly concise concisely,
     detailed detail details depth thorough thoroughly long lengthy comprehensive, step steps, simple simply plain,
     formal formally, informal informally casual, funny humorous, serious, technical, layman, beginner beginners,

@@ -9,8 +9,6 @@ from langmem_adapters.experience.verifier.reading import Reading
 from langmem_adapters.experience.verifier.words import CONJUNCTIONS, PREPOSITIONS, STOP_WORDS
 from langmem_adapters.language.lists import word_set
 
-__all__ = ["mentions"]
-
 _DETERMINERS = word_set("a an the my our your this that these those its")
 _PRONOUNS = word_set("it this that these those them")
 _FINITE_VERBS = word_set("am is are was were do does did has have had can could may might must shall should will would")

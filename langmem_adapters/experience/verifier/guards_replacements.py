@@ -14,8 +14,6 @@ from langmem_adapters.experience.verifier.reading import Reading, Word
 from langmem_adapters.experience.verifier.words import ARTICLES, NEGATIONS, STOP_WORDS, is_past
 from langmem_adapters.language.lists import group_names, word_set
 
-__all__ = ["details", "surrounding_stems", "words"]
-
 _MAX_MEDIUM_TEXT_WORDS = 60
 _MAX_REPLACED_WORDS = 2
 _MAX_EDITED_SHARE = 0.4  # of the words beside the same data

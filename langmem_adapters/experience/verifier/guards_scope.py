@@ -12,8 +12,6 @@ from langmem_adapters.experience.verifier.reading import Reading
 from langmem_adapters.experience.verifier.words import COUNT_WORDS
 from langmem_adapters.language.lists import group_names, word_set
 
-__all__ = ["next_stems", "scope"]
-
 
 def scope(left: Reading, right: Reading, alignment: Alignment) -> str:
     """A quantifier (all, any, some, most, both, other …) must not be replaced by another, nor "a" or "my" by "all".

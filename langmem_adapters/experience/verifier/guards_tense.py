@@ -10,8 +10,6 @@ from langmem_adapters.experience.verifier.reading import Reading
 from langmem_adapters.experience.verifier.words import is_past
 from langmem_adapters.language.lists import group_names, word_set
 
-__all__ = ["tense"]
-
 _ASK_VERBS = """(?:(?:ask|check|confirm|detect|discover|doubt|find|guess|learn|recall|remember|say|see|show|tell|test|
     understand|wonder)(?:s|ed|ing)?|know(?:s|ing)?|knew|(?:decid|determin|inquir|prov)(?:e|es|ed|ing)|
     (?:clarif|identif|verif)(?:y|ies|ied|ying)|found|idea|said|saw|sure|told|understood|unsure|

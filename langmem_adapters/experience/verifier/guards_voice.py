@@ -11,8 +11,6 @@ from langmem_adapters.experience.verifier.reading import Reading, Word
 from langmem_adapters.experience.verifier.words import STOP_WORDS, is_past, stem_of
 from langmem_adapters.language.lists import word_set
 
-__all__ = ["voice"]
-
 _INSTRUMENT_WORDS = frozenset(("with", "on", "in", "using"))
 _PASSIVE_AUXILIARIES = word_set("am is are was were be been being get gets got getting")
 _AUXILIARIES = _PASSIVE_AUXILIARIES | word_set("""do does did have has had can could may might must shall should will

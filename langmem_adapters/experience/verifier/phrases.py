@@ -11,8 +11,6 @@ from langmem_adapters.experience.verifier.reading import Reading
 from langmem_adapters.experience.verifier.words import ARTICLES, CONJUNCTIONS, STOP_WORDS, UNITS
 from langmem_adapters.language.lists import word_set
 
-__all__ = ["INSTITUTIONS", "is_compound_of", "is_superlative", "same_search"]
-
 _LOCATION_PREPOSITIONS = frozenset(("in", "on"))
 _COMPOUND_PREPOSITIONS = _LOCATION_PREPOSITIONS | {"for", "of"}
 _CONTAINERS = word_set("""bag barrel basket bottle bowl box bucket can case cup glass jar jug mug pack packet plate pot

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
-__all__ = ["cached_per_piece"]
-
 _MAX_PIECE_CHARS = 60
 _MAX_PIECES = 1 << 14
 _Result = TypeVar("_Result")

@@ -4,19 +4,6 @@ from __future__ import annotations
 
 from langmem_adapters.language.lists import word_set
 
-__all__ = [
-    "MAKER_PATTERN",
-    "MAKER_VERBS",
-    "OPENING_PATTERN",
-    "QUESTION_FRAMES",
-    "QUESTION_PARTS",
-    "QUESTION_WORDS",
-    "REQUEST_PATTERN",
-    "TELL_ME_PATTERN",
-    "WHETHER_PATTERN",
-    "WORDING_REPLACEMENTS",
-]
-
 _HOW_TO = (
     r"^(?:so |and |hi |hello )?(?:can you |could you |would you )?(?:tell me |explain |show me )?"
     r"(?:how (?:do|can|should|could|would|will|to|does|must|might) |how i can |how is it possible|"

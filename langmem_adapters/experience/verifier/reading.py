@@ -36,8 +36,6 @@ from langmem_adapters.experience.verifier.words import (
     stem_of,
 )
 
-__all__ = ["MAX_COMPARED_CHARS", "Reading", "Word", "question_frame", "read"]
-
 MAX_COMPARED_CHARS = 2_000  # longer texts are not compared word by word
 _MAX_QUESTION_CHARS = 300  # of a question whose wording may be replaced
 _WORD = re.compile(

@@ -15,8 +15,6 @@ from langmem_adapters.experience.verifier.piece_cache import cached_per_piece
 from langmem_adapters.experience.verifier.symbols import normalize_signs
 from langmem_adapters.experience.verifier.words import POLITE_WORDS, STOP_WORDS
 
-__all__ = ["Parts", "Snippets", "separate_snippets"]
-
 _PLACEHOLDER = "snippet"  # replaces a snippet in the prose
 _MAY_BE_CODE = re.compile(r"[`{}\[\]\\|~^=<>$*(:/&@!]|,\S|[-+][^\w\s-]|--|\+\+|\w;|(?<!\S)\.(?!\S)|\.\.|[ACGTU]{6}|\n")
 _FENCE = re.compile(r"\s*(?:```|~~~)([^`]*)")

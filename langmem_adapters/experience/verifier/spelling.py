@@ -10,8 +10,6 @@ from langmem_adapters.experience.verifier.words import NUMBER_WORDS, UNITS
 from langmem_adapters.language.dates import DAYS, MONTHS
 from langmem_adapters.language.lists import base_forms
 
-__all__ = ["GROUPED_DIGITS", "MISSPELLINGS", "MULTIPLIERS", "REPLACEMENTS", "normalize_spelling"]
-
 
 def _enable_or_disable(match: re.Match[str]) -> str:
     return f"{'enable' if match[2] == 'on' else 'disable'} {match[1]}"

@@ -14,8 +14,6 @@ from langmem_adapters.experience.verifier.reading import Reading, Word
 from langmem_adapters.experience.verifier.words import CONJUNCTIONS, NEGATIONS, PREPOSITIONS, STOP_WORDS, UNITS, stem_of
 from langmem_adapters.language.lists import group_names, word_set
 
-__all__ = ["exchanged_small_words", "opposite_preposition", "swapped_words"]
-
 _DIRECTIONS = group_names("from, to into onto, than, before, after")
 _INTERCHANGEABLE = {frozenset(("by", "using")), frozenset(("using", "with"))}
 """Prepositions that may replace each other, if all else is the same; "using" is one, as a form of "use"."""

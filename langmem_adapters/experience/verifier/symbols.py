@@ -11,8 +11,6 @@ from langmem_adapters.experience.verifier.piece_cache import cached_per_piece
 from langmem_adapters.experience.verifier.words import ARTICLES, CONJUNCTIONS, FOREIGN_MARKERS, PREPOSITIONS
 from langmem_adapters.language.lists import word_set
 
-__all__ = ["cased_units", "normalize_signs", "symbols"]
-
 _MAX_OPERAND_CHARS = 60  # in which the operands of a sign are looked for
 _SYMBOLS = re.compile(
     r"(?=[-:!?&%/+*^=<>|~\\×÷≤≥≠·\s])(?:[-:!?&%/]{0,3}[+*^=<>|~\\×÷≤≥≠·]+(?:[/&]|-(?!\d))*|"  # noqa: RUF001 - these signs are meant

@@ -13,8 +13,6 @@ from langmem_adapters.experience.verifier.verifier import Verifier
 from langmem_adapters.flow import Flow
 from langmem_adapters.progress import Progress, advancing
 
-__all__ = ["Tuned", "TunedPoint", "choose_threshold", "tune_flow"]
-
 _PAGE_SIZE = 32  # pairs that are embedded at a time
 
 

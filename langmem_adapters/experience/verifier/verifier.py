@@ -29,8 +29,6 @@ from langmem_adapters.experience.verifier.words import POLITE_WORDS
 from langmem_adapters.flow import Flow, arun, run
 from langmem_adapters.validation import check_function, check_sync_function
 
-__all__ = ["PairJudge", "Verdict", "Verifier"]
-
 PairJudge = Callable[[str, str], "bool | float | Awaitable[bool | float]"]
 """Says whether two requests mean the same, or how surely, from 0 to 1: a cross-encoder, or a call of a model."""
 

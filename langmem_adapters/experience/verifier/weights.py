@@ -13,8 +13,6 @@ merged into one with the same sum: the 67 and 40 trees here stand for 90 and 150
 
 from __future__ import annotations
 
-__all__ = ["BASE_LOGIT", "DEFAULT_THRESHOLD", "MIN_COSINE", "QUESTION_BASE_LOGIT", "QUESTION_TREES", "TREES"]
-
 DEFAULT_THRESHOLD = 0.88
 """The least score at which two requests count as the same: see docs/semantic-cache.md for what this costs."""
 

@@ -21,8 +21,6 @@ from langmem_adapters.experience.verifier.words import (
 )
 from langmem_adapters.language.lists import group_names, word_set
 
-__all__ = ["essential_words", "exchanged_statements", "rearranged_words", "same_words"]
-
 _HOW_TO = re.compile(r"\b(?:how (?:(?:do|can|could|should|would) i|to)|(?:what (?:is|are) the )?(?:best )?ways? to) ")
 _DOES = frozenset(("do", "does"))
 _OMITTABLE = ARTICLES | _DOES  # words that may be left out

@@ -7,8 +7,6 @@ from typing import NamedTuple
 
 from langmem_adapters.experience.verifier.words import POLITE_WORDS, STOP_WORDS
 
-__all__ = ["Wording", "wording_of"]
-
 _ABOUT_LETTERS = re.compile(
     r"\b(?:capital letters?|in capitals|an? capital(?! (?:of|city)\b)|capitali[sz]\w+|"
     r"(?:upper|lower|title|sentence)[ -]?case|written correctly|correctly written)\b"

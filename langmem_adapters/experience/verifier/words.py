@@ -9,31 +9,6 @@ from langmem_adapters.language.analysis import stem
 from langmem_adapters.language.english import PASTS, SPELLINGS
 from langmem_adapters.language.lists import base_forms, group_names, word_groups, word_set
 
-__all__ = [
-    "ARTICLES",
-    "CONJUNCTIONS",
-    "COUNT_WORDS",
-    "COURTESIES",
-    "ENGLISH_MARKERS",
-    "FOREIGN_MARKERS",
-    "IRREGULAR_FORMS",
-    "I_WORDS",
-    "NEGATIONS",
-    "NUMBER_WORDS",
-    "OPPOSITES",
-    "OPTIONAL_WORDS",
-    "PLURAL_ONLY_NOUNS",
-    "POLITE_WORDS",
-    "PREPOSITIONS",
-    "STOP_WORDS",
-    "SYNONYMS",
-    "UNITS",
-    "YOU_WORDS",
-    "american_spelling",
-    "is_past",
-    "stem_of",
-]
-
 
 @lru_cache(maxsize=1 << 14)
 def stem_of(word: str) -> str:

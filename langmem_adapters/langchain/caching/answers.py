@@ -36,8 +36,6 @@ from langmem_adapters.langchain.caching.prompt import dumped_messages, last_ques
 from langmem_adapters.langchain.caching.tools import DeterministicTools
 from langmem_adapters.model import Experience, Metric
 
-__all__ = ["Answers", "Request", "collect_request_keys", "record_request_key"]
-
 _request_keys: ContextVar[list[str] | None] = ContextVar("langmem_noted", default=None)
 
 _MAX_PENDING = 2_000  # entries for requests in flight, two for each

@@ -14,8 +14,6 @@ from langmem_adapters.experience.model_answers import split_words
 from langmem_adapters.providers.tool_calls import are_complete
 from langmem_adapters.sharing import independent_copy
 
-__all__ = ["Recording", "answer_chunks", "as_cached", "join_chunks"]
-
 _REASONING_KEY = "reasoning_content"  # LangChain's own name for reasoning that is no block of the content
 # Fields that the last chunk has as the message has them.
 _COPIED_FIELDS = AIMessageChunk.model_fields.keys() - {

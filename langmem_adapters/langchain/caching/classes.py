@@ -12,8 +12,6 @@ from langmem_adapters.experience.functions.values import identity
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.langchain.caching.request import dumped_model
 
-__all__ = ["classes_in", "with_class_fields"]
-
 _CLASS_PATTERN = re.compile(r"<(?:class|enum|flag) '[^'<>]*(?:<locals>[^'<>]*)*'>")
 
 

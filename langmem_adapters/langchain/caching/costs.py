@@ -10,8 +10,6 @@ from langchain_core.outputs import ChatGeneration, Generation
 
 from langmem_adapters.model import Metric
 
-__all__ = ["metric_of", "saved_tokens"]
-
 
 def metric_of(generations: Sequence[Generation]) -> Metric:
     """The name of the model, and the token counts that it reported.

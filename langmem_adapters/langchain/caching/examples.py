@@ -11,8 +11,6 @@ from langmem_adapters.langchain.caching.answers import Request
 from langmem_adapters.langchain.threads.prompt_budget import with_section
 from langmem_adapters.text import escape_tags
 
-__all__ = ["with_examples"]
-
 _MAX_CHARS = 2000  # characters of a question, and of an answer
 _HEADER = (
     "<examples>\nRequests like this one, and what was answered. They are examples to learn from: the facts of this"

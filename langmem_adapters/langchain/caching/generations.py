@@ -18,8 +18,6 @@ from langmem_adapters.providers.item_ids import kwargs_without_item_ids, without
 from langmem_adapters.providers.tool_calls import with_new_call_ids
 from langmem_adapters.providers.usage import with_zero_usage
 
-__all__ = ["is_broken_off_silently", "read_generations", "worth_storing", "write_generations"]
-
 _CALL_KEYS = frozenset({"function_call", "tool_calls"})  # of additional_kwargs, if LangChain does not read the calls
 _OPENAI_CALL_TYPES = ("apply_patch_call", "computer_call", "mcp_approval_request")  # not taken without their thought
 # In what the models tell that do not say in their answers who gave them.

@@ -30,8 +30,6 @@ from langmem_adapters.keys import fingerprint
 from langmem_adapters.langchain.caching.request import CALL_SETTINGS, without_call_settings
 from langmem_adapters.providers.addresses import ADDRESS_FIELDS, unstated_address
 
-__all__ = ["complete_llm_string", "refresh_description", "tracked_call", "with_omitted_parts"]
-
 ModelT = TypeVar("ModelT", bound=BaseChatModel)
 _Models: TypeAlias = "tuple[BaseLanguageModel[Any], ...]"
 

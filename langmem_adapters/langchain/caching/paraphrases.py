@@ -16,8 +16,6 @@ from langmem_adapters.langchain.caching.semantic import SEMANTIC_PART, Question,
 from langmem_adapters.model import Experience
 from langmem_adapters.protocols import SemanticIndex
 
-__all__ = ["Paraphrases"]
-
 _log = logging.getLogger("langmem_adapters")
 
 

@@ -6,8 +6,6 @@ from typing import Any
 
 from langmem_adapters.codec import parse_json
 
-__all__ = ["class_name", "dumped_messages", "is_human", "last_question"]
-
 
 def dumped_messages(prompt: str) -> list[dict[str, Any]]:
     """Chat messages as LangChain dumps them; none if the prompt is anything else."""

@@ -10,8 +10,6 @@ from langchain_core.runnables import ConfigurableFieldSpec, Runnable, RunnableCo
 from langchain_core.runnables.configurable import DynamicRunnable, RunnableConfigurableFields
 from pydantic import BaseModel
 
-__all__ = ["FieldsOfTheModel", "fields_of", "implements", "replace_models"]
-
 _FIELDS = ("callbacks", "disable_streaming", "metadata", "name", "output_version", "profile", "tags", "verbose")
 
 

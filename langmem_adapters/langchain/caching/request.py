@@ -17,8 +17,6 @@ from langmem_adapters.langchain.caching.prompt import class_name, dumped_message
 from langmem_adapters.providers.item_ids import kwargs_without_item_ids, without_item_ids
 from langmem_adapters.providers.tool_calls import with_numbered_calls
 
-__all__ = ["CALL_SETTINGS", "check_self_contained", "dumped_model", "request_key", "without_call_settings"]
-
 # How a call is made or watched, not what is asked.
 CALL_SETTINGS = frozenset(
     {

@@ -20,8 +20,6 @@ from langmem_adapters.model import Experience
 from langmem_adapters.protocols import SemanticIndex
 from langmem_adapters.validation import check_count, check_function
 
-__all__ = ["SEMANTIC_PART", "Question", "SemanticMode", "partition_of"]
-
 SEMANTIC_PART: Final = "semantic"
 """The part that is appended to the namespace of a cache's answers, for that of its questions."""
 

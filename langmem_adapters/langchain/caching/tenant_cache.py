@@ -17,8 +17,6 @@ from langmem_adapters.langchain.caching.semantic import SEMANTIC_PART, partition
 from langmem_adapters.model import Experience
 from langmem_adapters.validation import check_sync_function, plain_answer
 
-__all__ = ["TenantCache"]
-
 
 class TenantCache(NamedTuple):
     """The pool, what finds paraphrases in it, and the answers around the calls of a model."""

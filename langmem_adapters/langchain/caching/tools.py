@@ -13,8 +13,6 @@ from langmem_adapters.langchain.caching.prompt import class_name
 from langmem_adapters.providers.content import THOUGHT_TYPES
 from langmem_adapters.validation import checked_list
 
-__all__ = ["DeterministicTools"]
-
 _TOOL_CLASSES = frozenset({"ToolMessage", "FunctionMessage"})
 # Block types of an answer: what a model says and thinks, and calls that are among its tool_calls.
 _ANSWER_BLOCK_TYPES = THOUGHT_TYPES | {"text", "output_text", "tool_call", "tool_use", "function_call"}

@@ -6,8 +6,6 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-__all__ = ["heaviest_alignment"]
-
 
 def heaviest_alignment(weights: Sequence[Mapping[int, int]], column_count: int) -> list[tuple[int, int]]:
     """Pairs of a row and a column, both rising, of the greatest total weight; of several, those in the last columns.

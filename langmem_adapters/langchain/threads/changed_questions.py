@@ -10,8 +10,6 @@ from langmem_adapters.langchain.threads.exchanges import CHANGED_KEY, TextOf, is
 from langmem_adapters.langchain.threads.view import Thread
 from langmem_adapters.model import Message
 
-__all__ = ["SENT_KEY", "mark_changed_questions", "sent_fingerprints"]
-
 SENT_KEY: Final = "brain_sent"
 """Key in a thread's state: fingerprints of a run's questions, as its client sent them, by message id."""
 

@@ -27,8 +27,6 @@ from langmem_adapters.langchain.threads.summaries import FIRST_SHARED_KEY, SHARE
 from langmem_adapters.langchain.threads.view import Thread
 from langmem_adapters.model import Message
 
-__all__ = ["conversation_of", "latest_question", "with_question"]
-
 
 def conversation_of(
     brain: BrainMemory, context: Context, thread: Thread, start: int, limit: int

@@ -16,22 +16,6 @@ from langmem_adapters.langchain.threads.alignment import heaviest_alignment
 from langmem_adapters.longterm import RECALLED
 from langmem_adapters.model import Message
 
-__all__ = [
-    "CHANGED_KEY",
-    "INSTRUCTION_ROLES",
-    "Exchange",
-    "ExchangePairs",
-    "MatchBy",
-    "TextOf",
-    "has_other_answer",
-    "id_key",
-    "is_dialogue",
-    "is_summary_or_recalled",
-    "pair_exchanges",
-    "position_pairs",
-    "split_exchanges",
-]
-
 TextOf: TypeAlias = Callable[[Message], str]
 """Gives the text of a message by which it is compared."""
 

@@ -22,15 +22,6 @@ from langmem_adapters.langchain.threads.exchanges import (
 )
 from langmem_adapters.model import Message, Summary
 
-__all__ = [
-    "existing_count",
-    "existing_count_by_id",
-    "is_same_message",
-    "merge",
-    "renumbered_count",
-    "shared_positions",
-]
-
 
 def is_same_message(old: Message, message: Message, text_of: TextOf = unspaced_text) -> bool:
     """Whether two messages with one id are the same: some clients number the messages of each request anew."""

@@ -13,8 +13,6 @@ from langmem_adapters.recall.memories import memory_line
 from langmem_adapters.text import escape_tags, window
 from langmem_adapters.tokens import TokenCounter, count_tokens, message_tokens, truncate
 
-__all__ = ["PromptBudget", "memory_section", "with_section"]
-
 _MAX_MEMORY_TOKENS = 2000  # whatever the budget
 _MIN_MEMORY_TOKENS = 8  # a shorter beginning of a memory says nothing
 _HEADER = (

@@ -31,22 +31,6 @@ from langmem_adapters.model import Message
 from langmem_adapters.recall.keeping import as_stored
 from langmem_adapters.warn_once import WarnOnce
 
-__all__ = [
-    "OLDER_KEY",
-    "count_recorded",
-    "first_unrecorded_position",
-    "initial_state_update",
-    "latest_question_text",
-    "load_context",
-    "make_text_of",
-    "messages_so_far",
-    "record",
-    "recorded_positions",
-    "replaced_positions",
-    "without_deleted",
-    "without_deleted_before_question",
-]
-
 _MAX_EXAMINED: Final = 256  # messages of a thread; a session remembers as many that left it
 
 BEGAN_KEY: Final = "brain_began"

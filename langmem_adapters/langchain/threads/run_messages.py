@@ -10,8 +10,6 @@ from langchain_core.messages import BaseMessage
 from langmem_adapters.langchain.threads.view import Thread, is_generated_id
 from langmem_adapters.model import Message
 
-__all__ = ["RECORDED_KEY", "THREAD_KEY", "UNRECORDED_KEY", "merge_run_messages", "with_lost_messages"]
-
 M = TypeVar("M", Message, BaseMessage)
 
 RECORDED_KEY: Final = "brain_recorded"

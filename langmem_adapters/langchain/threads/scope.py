@@ -14,8 +14,6 @@ from langmem_adapters.keys import SUBAGENT_SUFFIX
 from langmem_adapters.model import Scope
 from langmem_adapters.validation import id_text
 
-__all__ = ["Lookup", "ScopeResolver", "task_of"]
-
 Lookup: TypeAlias = str | Callable[[Runtime[Any]], object]
 """An id, or a function that finds it in the runtime of a run."""
 

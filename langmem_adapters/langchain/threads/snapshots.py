@@ -18,8 +18,6 @@ from langchain_core.runnables.config import var_child_runnable_config
 from langmem_adapters.concurrency.forks import no_fork
 from langmem_adapters.concurrency.locks import ForkSafeLock
 
-__all__ = ["Reader", "Snapshots", "is_cut_off"]
-
 _READ_METHODS: Final = {"messages", "aget_messages"}
 _WRITE_METHODS: Final = {"add_messages"}
 _ENTER_METHODS: Final = {"_enter_history", "_aenter_history"}

@@ -15,9 +15,6 @@ from langmem_adapters.langchain.convert import to_message
 from langmem_adapters.model import Message, MessageData
 from langmem_adapters.warn_once import WarnOnce
 
-__all__ = ["append_messages", "to_message_leniently"]
-
-
 _EMPTY_FIELDS: Final[dict[str, Any]] = {"content": "", "id": None, "name": None, "tool_call_id": "", "tool_calls": []}
 
 

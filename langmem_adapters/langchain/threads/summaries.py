@@ -11,8 +11,6 @@ from langmem_adapters.langchain.threads.overlap import shared_positions
 from langmem_adapters.langchain.threads.view import Thread
 from langmem_adapters.model import Message
 
-__all__ = ["FIRST_SHARED_KEY", "SHARED_IDS_KEY", "SUMMARIZED_KEY", "shared_state", "summarized_ids"]
-
 SHARED_IDS_KEY: Final = "brain_knew"
 """Key in a thread's state: the ids of what it had of its session when a run began, except what it recorded itself."""
 

@@ -21,15 +21,6 @@ from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.model import Message
 from langmem_adapters.warn_once import WarnOnce
 
-__all__ = [
-    "SUMMARY_KEY",
-    "ahistory_to_thread",
-    "athread_to_history",
-    "checked_brain",
-    "history_to_thread",
-    "thread_to_history",
-]
-
 SUMMARY_KEY = "brain_summary"
 """Key in a thread's state: the summary."""
 

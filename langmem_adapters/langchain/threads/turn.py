@@ -17,8 +17,6 @@ from langmem_adapters.providers.tool_calls import are_complete
 from langmem_adapters.text import without_calls
 from langmem_adapters.warn_once import WarnOnce
 
-__all__ = ["Piece", "gather", "mark_interrupted_message"]
-
 Piece: TypeAlias = str | BaseMessage
 """What a chain streams: texts, chunks of messages, messages."""
 

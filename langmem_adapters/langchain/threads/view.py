@@ -15,8 +15,6 @@ from langmem_adapters.langchain.threads.exchanges import INSTRUCTION_ROLES, Text
 from langmem_adapters.langchain.threads.storable import to_message_leniently
 from langmem_adapters.model import Message
 
-__all__ = ["Thread", "is_generated_id"]
-
 _GENERATED_ID_PREFIX = "said-"
 
 
