@@ -61,10 +61,8 @@ def brain_namespace(scope: Scope) -> Namespace:
 class SessionLog:
     """The messages of one session, in its store.
 
-    Args:
-        moves_overflow: Whether messages beyond ``memory_k`` leave for the long-term memory at once.
-        removes_messages: Whether any messages ever leave.
-        others: See :class:`~langmem_adapters.brain.BrainMemory`.
+    Messages beyond ``memory_k`` leave for the long-term memory at once if it ``moves_overflow``, and none ever leaves
+    unless it ``removes_messages``. The other arguments are as in :class:`~langmem_adapters.brain.BrainMemory`.
     """
 
     def __init__(

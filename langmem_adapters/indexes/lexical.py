@@ -10,6 +10,7 @@ import os
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from pathlib import Path
 
 from langmem_adapters.errors import ConfigurationError, Conflict, SearchError
@@ -24,12 +25,7 @@ from langmem_adapters.indexes.lexical_namespaces import (
     row_name,
     to_position,
 )
-from langmem_adapters.indexes.lexical_query import (
-    ASIDE_WEIGHT,
-    composed,
-    query_terms,
-    truncate_query,
-)
+from langmem_adapters.indexes.lexical_query import ASIDE_WEIGHT, composed, query_terms, truncate_query
 from langmem_adapters.indexes.lexical_rows import (
     NAMESPACES,
     SCHEMA,
@@ -114,6 +110,7 @@ class LexicalIndex(Shared):
             fails_fast=timeout is not None,
             disposable=disposable,
         )
+        self._errors = partial(search_errors, "lexical", self._database.location)
         self._cache = RowCache(megabytes)
         is_default = analyzer is analyze  # another analyzer's terms have no known parts or misspellings
         self._analyzer = analyzer if is_default else _checked(analyzer)
@@ -136,7 +133,7 @@ class LexicalIndex(Shared):
         checked_list([*delete, *(document.id for document in upsert)], "the ids of documents are texts", str)
         added_rows = [self._to_row(document) for document in upsert]
         version = int.from_bytes(os.urandom(8), "big", signed=True)
-        with search_errors("lexical", self._database.location), self._database.writing() as connection, connection:
+        with self._errors(), self._database.writing() as connection, connection:
             position_rows = connection.execute(_SELECT_POSITION, (self._row_name(namespace),)).fetchall()
             if since is not None and (to_position(position_rows) or START) != since:
                 raise Conflict("the lexical index was changed by another follower")
@@ -157,7 +154,7 @@ class LexicalIndex(Shared):
                 )
 
     def position(self, namespace: Namespace) -> Position | None:
-        with search_errors("lexical", self._database.location):
+        with self._errors():
             return to_position(self._database.fetch_all(_SELECT_POSITION, (self._row_name(namespace),)))
 
     def search(self, namespace: Namespace, query: str, k: int) -> list[Hit]:
@@ -165,7 +162,7 @@ class LexicalIndex(Shared):
         name, terms = self._row_name(namespace), self._query_terms(query)
         if k <= 0 or not terms:
             return []
-        with search_errors("lexical", self._database.location), self._database.reading() as connection, connection:
+        with self._errors(), self._database.reading() as connection, connection:
             corpus = self._read_corpus(connection, name)
             if corpus is None:
                 return []
@@ -175,7 +172,7 @@ class LexicalIndex(Shared):
 
     def within(self, namespace: Namespace, query: str, thread: str) -> list[Hit]:
         name, terms = self._row_name(namespace), self._query_terms(query)
-        with search_errors("lexical", self._database.location), self._database.reading() as connection, connection:
+        with self._errors(), self._database.reading() as connection, connection:
             corpus = self._read_corpus(connection, name)
             if corpus is None:
                 return []
@@ -185,7 +182,7 @@ class LexicalIndex(Shared):
 
     def nameless(self, namespace: Namespace, query: str) -> str:
         name = self._row_name(namespace)
-        with search_errors("lexical", self._database.location), self._database.reading() as connection, connection:
+        with self._errors(), self._database.reading() as connection, connection:
             corpus = self._read_corpus(connection, name)
             if corpus is None:
                 return query
@@ -194,7 +191,7 @@ class LexicalIndex(Shared):
 
     def gather(self, namespace: Namespace, query: str, k: int, also: Sequence[str] = ()) -> Evidence | None:
         name = self._row_name(namespace)
-        with search_errors("lexical", self._database.location), self._database.reading() as connection, connection:
+        with self._errors(), self._database.reading() as connection, connection:
             corpus = self._read_corpus(connection, name)
             if corpus is None:
                 return None
@@ -209,13 +206,13 @@ class LexicalIndex(Shared):
     def namespaces(self, prefix: Namespace = ()) -> list[Namespace]:
         """The namespaces that begin with ``prefix`` and of which anything is kept, whichever analyzer built it."""
         start = encode_namespace(prefix)
-        with search_errors("lexical", self._database.location):
+        with self._errors():
             rows = self._database.fetch_all(_SELECT_NAMES, (start, f"{start}\x7f"))
             return list(dict.fromkeys(decode_namespace(name) for (name,) in rows))
 
     def clear(self, namespace: Namespace) -> None:
         """Forget a namespace, whichever analyzer built it."""
-        with search_errors("lexical", self._database.location), self._database.clearing():
+        with self._errors(), self._database.clearing():
             clear_namespace(self._database, namespace)
 
     def close(self) -> None:

@@ -95,6 +95,16 @@ def separate_questions(text: str, subject: str = "") -> list[str]:
     return list(dict.fromkeys("\n".join(filter(None, map(str.strip, [*asides, *part]))) for part in asked))
 
 
+def may_go_on(text: str) -> bool:
+    """Whether a text may ask about the subject of the conversation before it: otherwise that need not be looked for.
+
+    >>> may_go_on("And where is it?"), may_go_on("Where is my red bike? Is it locked?")
+    (True, False)
+    """
+    own_count, refers = _own_words(next(iter(_split_sentences(text)), ""))
+    return refers or own_count < _MIN_OWN_WORDS
+
+
 def subject_of(texts: Iterable[str]) -> str:
     """The latest question in some texts, the latest first, that can be understood without those before it.
 

@@ -7,7 +7,7 @@ from statistics import fmean
 from typing import TypeVar
 
 from langmem_adapters.flow import Flow, run
-from langmem_adapters.language.questions import separate_questions, subject_of
+from langmem_adapters.language.questions import may_go_on, separate_questions, subject_of
 from langmem_adapters.model import Message
 from langmem_adapters.protocols import Position
 from langmem_adapters.recall.memories import RECALLED
@@ -23,6 +23,8 @@ V = TypeVar("V")
 
 def queries_of(text: str, conversation: Sequence[Message]) -> list[str]:
     """What a text asks, one by one. It goes on with what the user has said before, not with what was recalled."""
+    if not may_go_on(text):
+        return separate_questions(text)
     asked = (said for said in reversed(conversation) if said.role == "user" and not said.metadata.get(RECALLED))
     return separate_questions(text, subject_of(said.text for said in asked if said.text != text))
 
