@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import hypothesis
 import pytest
+import redis
 from vcr.cassette import Cassette
 
 from langmem_adapters import warn_once
@@ -257,8 +258,10 @@ def set_time_zone(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], N
 def distant(redis_server: RedisServer, key_prefix: str) -> Iterator[tuple[RedisStore, RoundTrips]]:
     """A Redis store that is connected, and what counts its round trips.
 
-    Its database is its own: a SCAN of one that other tests have filled takes more trips.
+    Its database is its own, and empty: a SCAN of one that other tests have filled takes more trips.
     """
+    with redis.Redis("127.0.0.1", redis_server.port, db=1) as raw:
+        raw.flushdb()
     with RoundTrips(redis_server.port) as door:
         store = RedisStore(f"redis://127.0.0.1:{door.port}/1", prefix=key_prefix)
         store.get(("nothing",), ["key"])
