@@ -28,13 +28,14 @@ from langmem_adapters import LongTermMemory, Message, Settings, cached, open_ind
 from langmem_adapters.brain import BrainMemory
 from langmem_adapters.cli.app import app
 from langmem_adapters.cli.output import replace_file
-from langmem_adapters.cli.terminal import escape_control_chars, format_findings, format_hits, format_message, progress
+from langmem_adapters.cli.terminal import format_findings, format_hits, format_message, progress
 from langmem_adapters.encryption import AESGCMCodec, EnvelopeCodec, new_key
 from langmem_adapters.experience import ExperiencePool
 from langmem_adapters.importing import FileFormat
 from langmem_adapters.inspection import Dates, Finding
 from langmem_adapters.model import Experience, Memory, Recalled, ToolCall
 from langmem_adapters.operations import Migration
+from langmem_adapters.views.plain import escape_control_chars
 from tests.benchmarks import recall as benchmark
 from tests.interpreters import STRICT
 from tests.servers import RedisServer
