@@ -948,6 +948,19 @@ def test_watch_once(url: str, ada: BrainMemory) -> None:
     assert run("watch", "--url", REFUSED).stdout.count("cannot be reached") == 1
 
 
+def test_watch_shows_what_a_server_lets_it_read(redis_server: RedisServer) -> None:
+    url = redis_server.url(5).replace("//", "//watcher:a-password@")
+    with redis.Redis(port=redis_server.port) as raw:
+        user = ("ACL", "SETUSER", "watcher", "reset", "on", ">a-password", "~*", "+ping", "+select")
+        raw.execute_command(*user)
+        shown = run("watch", "--url", url).stdout
+        assert "no permissions" in shown
+        assert shown.count("\n") == 1
+        raw.execute_command(*user, "+@read", "+@transaction")  # figures of the server's memory are not among these
+        assert re.search(r"^redis://.*127.0.0.1:\d+/5 · \d+\.\d ms\n", run("watch", "--url", url).stdout)
+        raw.execute_command("ACL", "DELUSER", "watcher")
+
+
 def test_watch_on_a_terminal_until_ctrl_c(url: str, ada: BrainMemory) -> None:
     ours, theirs = pty.openpty()
     # What runs in the background of a shell ignores Ctrl-C, and so do its children.
