@@ -104,7 +104,7 @@ def watch(
     tenant: Tenant = None,
 ) -> None:
     """Show the store and its latest sessions as they change, until Ctrl-C."""
-    check_seconds("--every", every)  # older versions of click let NaN through
+    check_seconds("--every", every)  # typer 0.26 lets NaN through
     view = _StoreView(existing_settings(url, tenant), user, limit)
     if once or not is_live(OUT):
         write(view.render())
