@@ -404,7 +404,7 @@ def test_what_only_the_store_can_name_in_an_index_stays_until_the_index_forgets_
     (namespace,) = store.namespaces()
     index.is_back = True
     assert delete_user(store, [index], user=ADA)["memories"] == 1
-    assert list(store.namespaces()) == index.search(namespace, "bike", 1) == []
+    assert (list(store.namespaces()), index.search(namespace, "bike", 1)) == ([], [])
 
 
 class Faulty(MemoryStore):
