@@ -26,6 +26,7 @@ from langmem_adapters.warn_once import warn_of_damage
 __all__ = ["BindingCodec", "Codec", "Redactor", "SealedStore", "check_codec"]
 
 _DAMAGED_VALUE = b"\0"  # no valid stored value: every reader finds it damaged
+_VALUE, _ENTRY = "v", "e"  # the kinds of what is sealed
 _MAX_ATTEMPTS = 64  # of a guarded write, while other writers are faster
 # Values of hashes and ids only, and a session's deadline, for higher floors. Redacted, one id might equal another, and
 # a guarded write would not notice who came first.
@@ -112,7 +113,7 @@ class SealedStore(Shared):
     def scan(self, /, namespace: Namespace, **options: Any) -> Flow[Page]:
         """:meth:`Store.scan`."""
         page = yield from step(self.store.scan, namespace, **options)
-        items = [item._replace(data=self._open(namespace, item.data, entry=item.id)) for item in page.items]
+        items = [item._replace(data=self._open(namespace, item.data, _ENTRY, item.id)) for item in page.items]
         return Page(items, page.total, self._open_values(namespace, page.values))
 
     @blocking
@@ -206,7 +207,7 @@ class SealedStore(Shared):
     def _seal_entries(
         self, namespace: Namespace, entries: Sequence[tuple[str, bytes]], names: AbstractSet[str]
     ) -> list[tuple[str, bytes]]:
-        return [(id_, self._seal(_entry_place(namespace, id_), self.redacted(data, names))) for id_, data in entries]
+        return [(id_, self._seal(_place(namespace, _ENTRY, id_), self.redacted(data, names))) for id_, data in entries]
 
     def _seal_values(
         self, namespace: Namespace, values: Mapping[str, bytes], names: AbstractSet[str]
@@ -215,12 +216,12 @@ class SealedStore(Shared):
         for key, data in values.items():
             kind = (*namespace[:1], key)
             kept = data if kind in _UNREDACTED else self.redacted(data, names)
-            sealed[key] = data if kind == _DEADLINE else self._seal(_value_place(namespace, key), kept)
+            sealed[key] = data if kind == _DEADLINE else self._seal(_place(namespace, _VALUE, key), kept)
         return sealed
 
     def _open_values(self, namespace: Namespace, values: Mapping[str, bytes]) -> dict[str, bytes]:
         return {
-            key: data if (*namespace[:1], key) == _DEADLINE else self._open(namespace, data, key=key)
+            key: data if (*namespace[:1], key) == _DEADLINE else self._open(namespace, data, _VALUE, key)
             for key, data in values.items()
         }
 
@@ -229,15 +230,15 @@ class SealedStore(Shared):
             return converted("codec", bytes, self._binding.encode_at, data, place)
         return data if self._codec is None else converted("codec", bytes, self._codec.encode, data)
 
-    def _open(self, namespace: Namespace, data: bytes, *, key: str | None = None, entry: str = "") -> bytes:
-        place = _entry_place(namespace, entry) if key is None else _value_place(namespace, key)
+    def _open(self, namespace: Namespace, data: bytes, kind: str, name: str) -> bytes:
+        place = _place(namespace, kind, name)
         try:
             if self._binding is not None:
                 return converted("codec", bytes, self._binding.decode_at, data, place)
             return data if self._codec is None else converted("codec", bytes, self._codec.decode, data)
         except Damaged as damage:
-            if key is not None and isinstance(damage, NotSealed):
-                raise NotSealed(f"the value {key!r} of {'/'.join(namespace)} cannot be read: {damage}") from damage
+            if kind == _VALUE and isinstance(damage, NotSealed):
+                raise NotSealed(f"the value {name!r} of {'/'.join(namespace)} cannot be read: {damage}") from damage
             warn_of_damage(data, f"an unreadable value is left out: {damage}")
             return _DAMAGED_VALUE
 
@@ -250,19 +251,8 @@ def check_codec(codec: object) -> None:
         raise ConfigurationError(f"a codec has the methods encode and decode, which {type(codec).__name__} lacks")
 
 
-# --- places
-
-
-def _value_place(namespace: Namespace, key: str) -> bytes:
-    return _place(namespace, "v", key)
-
-
-def _entry_place(namespace: Namespace, id_: str) -> bytes:
-    return _place(namespace, "e", id_)
-
-
 def _place(namespace: Namespace, kind: str, name: str) -> bytes:
-    """A name and its namespace, so that no two places are equal.
+    """A name, its kind and its namespace, so that no two places are equal.
 
     A name with a slash could pass for parts of a namespace. So a space, which no encoded namespace has, is before it.
     """

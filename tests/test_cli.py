@@ -28,13 +28,14 @@ from langmem_adapters import LongTermMemory, Message, Settings, cached, open_ind
 from langmem_adapters.brain import BrainMemory
 from langmem_adapters.cli.app import app
 from langmem_adapters.cli.output import replace_file
-from langmem_adapters.cli.terminal import escape_control_chars, format_findings, format_hits, format_message, progress
+from langmem_adapters.cli.terminal import format_findings, format_hits, format_message, progress
 from langmem_adapters.encryption import AESGCMCodec, EnvelopeCodec, new_key
 from langmem_adapters.experience import ExperiencePool
 from langmem_adapters.importing import FileFormat
 from langmem_adapters.inspection import Dates, Finding
 from langmem_adapters.model import Experience, Memory, Recalled, ToolCall
 from langmem_adapters.operations import Migration
+from langmem_adapters.views.plain import escape_control_chars
 from tests.benchmarks import recall as benchmark
 from tests.interpreters import STRICT
 from tests.servers import RedisServer
@@ -945,6 +946,19 @@ def test_watch_once(url: str, ada: BrainMemory) -> None:
     assert re.search(r"^monday +The bike +2 ", shown, re.MULTILINE)
     assert run("watch", "--once", "--url", url).stdout.count("\n") == 3
     assert run("watch", "--url", REFUSED).stdout.count("cannot be reached") == 1
+
+
+def test_watch_shows_what_a_server_lets_it_read(redis_server: RedisServer) -> None:
+    url = redis_server.url(5).replace("//", "//watcher:a-password@")
+    with redis.Redis(port=redis_server.port) as raw:
+        user = ("ACL", "SETUSER", "watcher", "reset", "on", ">a-password", "~*", "+ping", "+select")
+        raw.execute_command(*user)
+        shown = run("watch", "--url", url).stdout
+        assert "no permissions" in shown
+        assert shown.count("\n") == 1
+        raw.execute_command(*user, "+@read", "+@transaction")  # figures of the server's memory are not among these
+        assert re.search(r"^redis://.*127.0.0.1:\d+/5 · \d+\.\d ms\n", run("watch", "--url", url).stdout)
+        raw.execute_command("ACL", "DELUSER", "watcher")
 
 
 def test_watch_on_a_terminal_until_ctrl_c(url: str, ada: BrainMemory) -> None:

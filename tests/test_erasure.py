@@ -383,6 +383,30 @@ def test_a_failing_index_is_reported_and_the_same_call_goes_on(at: Backend, n: i
     assert MARK.encode() not in at.bytes()
 
 
+class Away(LexicalIndex):
+    """Fails until it is back."""
+
+    is_back = False
+
+    def clear(self, namespace: Namespace) -> None:
+        if not self.is_back:
+            raise SearchError("the index is away")
+        super().clear(namespace)
+
+
+def test_what_only_the_store_can_name_in_an_index_stays_until_the_index_forgets_it() -> None:
+    store, index = MemoryStore(), Away(":memory:")
+    memory = LongTermMemory(store, index, user=ADA)
+    memory.add([Message(role="user", content="My bike is in the shed.")])
+    memory.flush()
+    with pytest.raises(SearchError, match=r"longterm, .* failed \(the index is away\)"):
+        delete_user(store, [index], user=ADA)
+    (namespace,) = store.namespaces()
+    index.is_back = True
+    assert delete_user(store, [index], user=ADA)["memories"] == 1
+    assert (list(store.namespaces()), index.search(namespace, "bike", 1)) == ([], [])
+
+
 class Faulty(MemoryStore):
     """Fails at the n-th clear."""
 

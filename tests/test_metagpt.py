@@ -200,6 +200,7 @@ def test_ids_as_metagpt_has_them(any_store: Store) -> None:
     found = brain.messages()
     assert [message.text for message in found] == [record["content"] for record in json.loads(blob)["history"]]
     assert [found[n].id for n in (0, 1, 6, 8, 9, 10)] == ["7", "0", "same", "9", "3", "x" * 500]
+    assert {len(found[n].id) for n in (3, 4, 5)} == {32}  # what identifies a message without an id
     assert found[2].metadata[METAGPT]["id"] == "0"
     assert len({message.id for message in found}) == len(found)
     before = state(any_store)
@@ -332,6 +333,7 @@ def test_a_dump_of_2023() -> None:
             "solution": [{"content": "Hello.", "tags": ["TALK"]}],
             "history": [
                 {"content": "Hi.", "role": "user", "tags": ["ANSWER"]},
+                {"content": "Be kind.", "role": "system", "tags": ["ANSWER"]},
                 {"id": "2", "content": "Bye.", "role": "user", "cause_by": "", "tags": ["TALK"]},
             ],
             "stack": [],
@@ -340,7 +342,12 @@ def test_a_dump_of_2023() -> None:
         }
     )
     found = BrainMemory.from_metagpt(blob, MemoryStore(), "s").messages()
-    assert [(m.role, m.text) for m in found] == [("user", "Hello."), ("assistant", "Hi."), ("user", "Bye.")]
+    assert [(m.role, m.text) for m in found] == [
+        ("user", "Hello."),
+        ("assistant", "Hi."),
+        ("system", "Be kind."),
+        ("user", "Bye."),
+    ]
 
 
 def test_fields_of_newer_messages() -> None:

@@ -32,7 +32,7 @@ from langmem_adapters.langchain import *  # noqa: F403 - what is tested
 from langmem_adapters.langgraph import ExperienceNodeCache
 from langmem_adapters.llamaindex import CachedLLM, LongTermMemoryBlock
 from langmem_adapters.llamaindex.memory import _Settings
-from langmem_adapters.replay.recording import recorded_sessions
+from langmem_adapters.replay.runner import recorded_sessions
 from langmem_adapters.sealing import BindingCodec, Codec
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.validation import MessageFields

@@ -299,6 +299,11 @@ def test_what_holds_no_secret_stays_byte_for_byte(any_store: Store) -> None:
         ({(1, SECRET): SECRET.encode()}, {(1, "[card]"): b"[card]"}),
         (b"\xff" + SECRET.encode(), b""),
         (b"\xff harmless", b"\xff harmless"),
+        # what looks like a record of a memory, but is none
+        (
+            {"v": 1, "message": SECRET, "occurrences": [SECRET]},
+            {"v": 1, "message": "[card]", "occurrences": ["[card]"]},
+        ),
     ],
 )
 def test_every_text_of_a_value_is_redacted(value: Any, kept: Any) -> None:

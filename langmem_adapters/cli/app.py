@@ -23,6 +23,7 @@ from langmem_adapters.model import Scope
 from langmem_adapters.operations import Checkup
 from langmem_adapters.progress import Bar, advancing
 from langmem_adapters.settings import Settings
+from langmem_adapters.views.plain import escape_control_chars
 
 try:
     import rich  # noqa: F401 - only to say clearly that it is missing
@@ -48,7 +49,6 @@ from langmem_adapters.cli.commands import (
 )
 from langmem_adapters.cli.output import check_output, replace_file
 from langmem_adapters.cli.terminal import (
-    escape_control_chars,
     format_counts,
     format_hits,
     format_message,

@@ -18,23 +18,6 @@ from langmem_adapters.views import format_time
 from langmem_adapters.views.chat import other_blocks
 from langmem_adapters.views.plain import escape_control_chars
 
-__all__ = [
-    "ERR",
-    "OUT",
-    "escape_control_chars",
-    "format_counts",
-    "format_findings",
-    "format_hits",
-    "format_message",
-    "is_live",
-    "one_line",
-    "progress",
-    "session_table",
-    "store_overview",
-    "write",
-    "write_result",
-]
-
 OUT = Console(markup=False, highlight=False, emoji=False)
 ERR = Console(markup=False, highlight=False, emoji=False, stderr=True)
 
@@ -99,17 +82,13 @@ def _format_finding(finding: Finding) -> Text:
     return text.append(f"\n         → {one_line(finding.remedy)}", "dim") if finding.remedy else text
 
 
-def store_overview(health: Health, stats: StoreStats | None, sessions: Sequence[SessionInfo]) -> Group:
+def store_overview(health: Health, stats: StoreStats, sessions: Sequence[SessionInfo]) -> Group:
     """One look at a store: how it is, what it holds, and the sessions with the latest activity."""
-    if not health.ok:
-        return Group(Text(one_line(health.problem), "bold red"))
     heading = Text.assemble((f"{one_line(health.address)} · {1000 * health.seconds:.1f} ms", "bold"))
-    if stats is not None:
-        if stats.size is not None:
-            heading.append(f" · {stats.size:,} bytes" + (f" of {stats.limit:,}" if stats.limit else ""))
-        kinds = " · ".join(f"{one_line(kind)} {kind_stats.namespaces:,}" for kind, kind_stats in stats.kinds.items())
-        heading.append(f"\n{kinds}", "dim")
-    return Group(heading, session_table(sessions))
+    if stats.size is not None:
+        heading.append(f" · {stats.size:,} bytes" + (f" of {stats.limit:,}" if stats.limit else ""))
+    kinds = " · ".join(f"{one_line(kind)} {kind_stats.namespaces:,}" for kind, kind_stats in stats.kinds.items())
+    return Group(heading.append(f"\n{kinds}", "dim"), session_table(sessions))
 
 
 def format_message(message: Message) -> Text:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 import sys
 import time
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
+from rich.console import RenderableType
 from rich.live import Live
+from rich.text import Text
 
 from langmem_adapters.cli.commands import (
     Json,
@@ -36,7 +38,7 @@ from langmem_adapters.cli.terminal import (
 from langmem_adapters.errors import ConfigurationError, StoreError
 from langmem_adapters.files.scrubbing import files_of
 from langmem_adapters.flow import run
-from langmem_adapters.inspection import Health, StoreStats, unwrap
+from langmem_adapters.inspection import StoreStats, unwrap
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.operations import Checkup, Migration, Pruning
 from langmem_adapters.progress import advancing
@@ -102,7 +104,7 @@ def watch(
     tenant: Tenant = None,
 ) -> None:
     """Show the store and its latest sessions as they change, until Ctrl-C."""
-    check_seconds("--every", every)  # older versions of click let NaN through
+    check_seconds("--every", every)  # typer 0.26 lets NaN through
     view = _StoreView(existing_settings(url, tenant), user, limit)
     if once or not is_live(OUT):
         write(view.render())
@@ -126,16 +128,17 @@ class _StoreView:
         self._stats: StoreStats | None = None
         self._counted_at = 0.0
 
-    def render(self) -> Any:
+    def render(self) -> RenderableType:
         report = self._checkup.health()
-        if not report.ok:
-            return store_overview(report, None, [])
-        try:
-            if self._stats is None or time.monotonic() - self._counted_at > _STATS_MAX_AGE_SECONDS:
-                self._stats, self._counted_at = self._checkup.stats(), time.monotonic()
-            return store_overview(report, self._stats, self._sessions.list_sessions(self._limit))
-        except StoreError as error:
-            return store_overview(Health(False, report.address, report.seconds, str(error)), None, [])
+        problem = report.problem
+        if report.ok:
+            try:
+                if self._stats is None or time.monotonic() - self._counted_at > _STATS_MAX_AGE_SECONDS:
+                    self._stats, self._counted_at = self._checkup.stats(), time.monotonic()
+                return store_overview(report, self._stats, self._sessions.list_sessions(self._limit))
+            except StoreError as error:
+                problem = str(error)
+        return Text(one_line(problem), "bold red")
 
 
 @upkeep.command()

@@ -115,9 +115,7 @@ class Totals:
         if self.count:
             due_times, last_times = [*expiry_times, self.due], [*expiry_times, self.last]
         due = min([time for time in due_times if time is not None], default=None)
-        last = None
-        if None not in last_times:
-            last = max([time for time in last_times if time is not None], default=None)
+        last = None if None in last_times else max([time for time in last_times if time is not None], default=None)
         return Totals(count, due, last, stamp, self.tidied)
 
     def ttl(self, now: float) -> float | None:

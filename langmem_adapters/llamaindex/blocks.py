@@ -189,12 +189,16 @@ def from_standard(standard: str | dict[Any, Any], *, of_file: bool = False) -> F
         extras, content = standard.get("extras", {}), standard.get("reasoning")
         return {"block_type": "thinking", "content": content, "additional_information": extras}
     if kind in {"tool_call", "invalid_tool_call"}:
-        names = {"tool_call_id": standard.get("id"), "tool_name": standard.get("name")}
-        return {"block_type": "tool_call", **names, "tool_kwargs": standard.get("args") or {}}
+        return call_fields(standard.get("id"), standard.get("name"), standard.get("args") or {})
     if kind == "non_standard" and isinstance(value := standard.get("value"), dict) and "block_type" in value:
         return value if of_file or not _mentions_file(value) else None
     text = standard.get("refusal" if kind == "refusal" else "text")
     return {"block_type": "text", "text": text} if isinstance(text, str) else None
+
+
+def call_fields(id_: Any, name: Any, arguments: Any) -> Fields:
+    """The fields of a tool call block."""
+    return {"block_type": "tool_call", "tool_call_id": id_, "tool_name": name, "tool_kwargs": arguments}
 
 
 def _medium_fields(block_type: str, standard: dict[str, Any]) -> Fields:

@@ -21,11 +21,12 @@ from langmem_adapters.llamaindex.blocks import (
     Fields,
     block_fields,
     build_block,
+    call_fields,
     from_standard,
     plain,
     to_standard,
 )
-from langmem_adapters.model import Content, Message, ToolCall
+from langmem_adapters.model import Content, Message
 from langmem_adapters.providers.content import standard_block
 from langmem_adapters.validation import checked_list, invalid_fields
 from langmem_adapters.warn_once import WarnOnce, warn_of_damage
@@ -201,11 +202,12 @@ def _fields_in_layout(message: Message, host_fields: dict[str, Any]) -> list[Fie
     in_kwargs = not expected_calls and isinstance(kwargs, dict) and "tool_calls" in kwargs
     if len(content) != expected or (len(message.tool_calls) != expected_calls and not in_kwargs):
         return None
-    blocks, calls = iter(content), iter(message.tool_calls)
+    blocks = iter(content)
+    calls = (call_fields(call.id, call.name, call.args) for call in message.tool_calls)
     ordered = []
     for entry in layout:
         of_file = entry.get(OF_FILE) is True
-        fields = _call_fields(next(calls)) if "call" in entry else from_standard(next(blocks), of_file=of_file)
+        fields = next(calls) if "call" in entry else from_standard(next(blocks), of_file=of_file)
         if fields is None:
             return None
         ordered.append(fields | {key: value for key, value in entry.items() if key not in {"call", OF_FILE}})
@@ -228,21 +230,14 @@ def _guess_fields(message: Message) -> Iterator[Fields]:
             yield fields
         else:
             _warn_unreadable(message, f"content of type {standard.get('type')}")
-    yield from map(_call_fields, message.tool_calls)
-    for call in invalid_calls:
-        names = {"tool_call_id": call.get("id"), "tool_name": call.get("name") or ""}
-        yield {"block_type": "tool_call", **names, "tool_kwargs": call.get("args") or ""}
+    yield from (call_fields(call.id, call.name, call.args) for call in message.tool_calls)
+    yield from (call_fields(call.get("id"), call.get("name") or "", call.get("args") or "") for call in invalid_calls)
 
 
 def _invalid_calls(message: Message) -> list[dict[str, Any]]:
     """The calls whose arguments LangChain could not read; its own blocks have them in the content."""
     calls = message.host.get("langchain", {}).get("invalid_tool_calls")
     return [call for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
-
-
-def _call_fields(call: ToolCall) -> Fields:
-    names = {"tool_call_id": call.id, "tool_name": call.name, "tool_kwargs": call.args}
-    return {"block_type": "tool_call", **names}
 
 
 def _warn_unreadable(message: Message, field: str) -> None:

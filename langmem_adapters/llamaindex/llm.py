@@ -46,20 +46,16 @@ Call = Callable[..., Any]
 _CALL_FIELDS = ("callback_manager", "rate_limiter")  # these are set on the model itself, also for its other users
 
 
-def _returning(response: Any) -> Call:
-    return lambda *_, **__: response
-
-
-def _areturning(response: Any) -> Call:
-    async def return_response(*_: Any, **__: Any) -> Any:
-        return response
-
-    return return_response
-
-
-def _reporting(callback: Call, returning: Call, llm: LLM, /, *request: Any, **kwargs: Any) -> Call:
+def _reporting(callback: Call, is_async: bool, llm: LLM, /, *request: Any, **kwargs: Any) -> Call:
     """A function that gives a response, and reports it to callbacks and events as if the model had made it."""
-    return lambda response: callback()(returning(response))(llm, *request, **kwargs)
+
+    def serve(response: Any) -> Any:
+        async def give(*_: Any, **__: Any) -> Any:
+            return response
+
+        return callback()(give if is_async else lambda *_, **__: response)(llm, *request, **kwargs)
+
+    return serve
 
 
 class CachedLLM(CachedModel, StructuredPrediction, LLM):
@@ -236,40 +232,40 @@ class CachedLLM(CachedModel, StructuredPrediction, LLM):
 
     async def achat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
         """:meth:`chat`, without blocking the event loop."""
-        call = self._chat_call(self._wrapped.achat, messages, kwargs, _areturning)
+        call = self._chat_call(self._wrapped.achat, messages, kwargs, is_async=True)
         return cast("ChatResponse", await self._answers.ainvoke(*call))
 
     async def acomplete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
         """:meth:`complete`, without blocking the event loop."""
-        call = self._completion_call(self._wrapped.acomplete, prompt, formatted, kwargs, _areturning)
+        call = self._completion_call(self._wrapped.acomplete, prompt, formatted, kwargs, is_async=True)
         return cast("CompletionResponse", await self._answers.ainvoke(*call))
 
     async def astream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseAsyncGen:
         """:meth:`stream_chat`, without blocking the event loop."""
-        call = self._chat_call(self._wrapped.astream_chat, messages, kwargs, _areturning)
+        call = self._chat_call(self._wrapped.astream_chat, messages, kwargs, is_async=True)
         return cast("ChatResponseAsyncGen", await self._answers.astream(*call))
 
     async def astream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponseAsyncGen:
         """:meth:`stream_complete`, without blocking the event loop."""
-        call = self._completion_call(self._wrapped.astream_complete, prompt, formatted, kwargs, _areturning)
+        call = self._completion_call(self._wrapped.astream_complete, prompt, formatted, kwargs, is_async=True)
         return cast("CompletionResponseAsyncGen", await self._answers.astream(*call))
 
     def _chat_call(
-        self, ask: Call, messages: Sequence[ChatMessage], kwargs: dict[str, Any], returning: Call = _returning
+        self, ask: Call, messages: Sequence[ChatMessage], kwargs: dict[str, Any], is_async: bool = False
     ) -> tuple[KeyedRequest | None, Call, Call]:
         """The request of a chat, a function that asks the model, and one that gives a stored answer."""
         chats = checked_chats(messages)  # once, as an iterator gives them only once
         request = self._keyed_request(lambda: chat_key(self._wrapped, chats, kwargs), last_user_text(chats), kwargs)
-        serve = _reporting(llm_chat_callback, returning, self, chats, **kwargs)
+        serve = _reporting(llm_chat_callback, is_async, self, chats, **kwargs)
         return request, lambda _: ask(chats, **kwargs), serve
 
     def _completion_call(
-        self, ask: Call, prompt: str, formatted: bool, kwargs: dict[str, Any], returning: Call = _returning
+        self, ask: Call, prompt: str, formatted: bool, kwargs: dict[str, Any], is_async: bool = False
     ) -> tuple[KeyedRequest | None, Call, Call]:
         """:meth:`_chat_call` for a completion."""
         request = self._keyed_request(lambda: completion_key(self._wrapped, prompt, formatted, kwargs), prompt, kwargs)
         arguments = (prompt, formatted) if formatted else (prompt,)  # OpenAIMultiModal takes its pictures in this place
-        serve = _reporting(llm_completion_callback, returning, self, *arguments, **kwargs)
+        serve = _reporting(llm_completion_callback, is_async, self, *arguments, **kwargs)
         return request, lambda _: ask(*arguments, **kwargs), serve
 
     def _keyed_request(self, make_key: Callable[[], str], question: str, kwargs: dict[str, Any]) -> KeyedRequest | None:

@@ -103,7 +103,9 @@ class LongTermMemoryBlock(BaseMemoryBlock[str]):
 
     _memory_of: Callable[[str], LongTermMemory] = PrivateAttr()
     _outages: Outages = PrivateAttr(
-        default_factory=lambda: Outages("the conversation goes on without its long-term memory", Counts())
+        default_factory=lambda: Outages(
+            "the conversation goes on without its long-term memory", Counts("recalls", "errors")
+        )
     )
     _warn: WarnOnce = PrivateAttr(default_factory=WarnOnce)
     _waiting: dict[str, list[Message]] = PrivateAttr(default_factory=dict)
@@ -267,8 +269,7 @@ class LongTermMemoryBlock(BaseMemoryBlock[str]):
 
     def stats(self) -> dict[str, int]:
         """Counts since construction: ``recalls``, and ``errors`` among them; and messages that are ``waiting`` now."""
-        waiting = sum(map(len, self._waiting.values()))
-        return {**{name: self._outages.counts[name] for name in ("recalls", "errors")}, "waiting": waiting}
+        return {**self._outages.counts, "waiting": sum(map(len, self._waiting.values()))}
 
     def _memory(self, session: str) -> LongTermMemory:
         memory = self._memory_of(session)

@@ -157,7 +157,7 @@ class Pruning:
                 if not (yield from step(self._store.scan, namespace, limit=0)).total:
                     orphaned.add(namespace)
                     if not self._dry_run:
-                        yield from self._clear_index(index, namespace)
+                        yield from self._clear_indexes([index], namespace)
         return orphaned
 
     def _discard(self, namespace: Namespace, before: float) -> Flow[int]:
@@ -170,19 +170,16 @@ class Pruning:
         return int(is_removed)
 
     def _discard_namespace(self, namespace: Namespace, before: float) -> Flow[bool]:
-        yield from self._clear_indexes(namespace)  # if this fails, the next run finds the namespace again
+        yield from self._clear_indexes(self._indexes, namespace)  # if this fails, another run finds it again
         is_removed: bool = yield from step(self._store.discard, namespace, before)
         if is_removed:
-            yield from self._clear_indexes(namespace)  # a search may have indexed it in between
+            yield from self._clear_indexes(self._indexes, namespace)  # a search may have indexed it in between
         return is_removed
 
-    def _clear_indexes(self, namespace: Namespace) -> Flow[None]:
-        for index in self._indexes:
-            yield from self._clear_index(index, namespace)
-
-    def _clear_index(self, index: Index, namespace: Namespace) -> Flow[None]:
-        with own_index_errors(index):
-            yield from step(index.clear, namespace)
+    def _clear_indexes(self, indexes: Sequence[Index], namespace: Namespace) -> Flow[None]:
+        for index in indexes:
+            with own_index_errors(index):
+                yield from step(index.clear, namespace)
 
     def _scope_parts(self) -> Namespace:
         """The beginning of the names after the kind, as far as it is given."""

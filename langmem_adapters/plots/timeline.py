@@ -128,8 +128,6 @@ def _summarized_ids(removed: Sequence[str], remaining: Sequence[str], last_cover
     """The ids that the summary covers: all up to the one it names; if that one is gone, all that have left."""
     if not last_covered:
         return set()
-    positions = {entry_id(id_): n for n, id_ in enumerate(removed)}
-    if last_covered in positions:
-        return set(removed[: positions[last_covered] + 1])
-    positions = {entry_id(id_): n for n, id_ in enumerate(remaining)}
-    return {*removed, *remaining[: positions.get(last_covered, -1) + 1]}
+    ids = [*removed, *remaining]
+    positions = {entry_id(id_): n for n, id_ in enumerate(ids)}
+    return set(ids[: positions.get(last_covered, len(removed) - 1) + 1])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,6 +16,7 @@ from langmem_adapters.evaluation import Question, checked_questions
 from langmem_adapters.experience import Verifier
 from langmem_adapters.experience.verified import VerifiedAnswers
 from langmem_adapters.flow import Flow, Step, arun, run
+from langmem_adapters.importing import Transcript, read_transcripts
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.longterm import RECALLED
 from langmem_adapters.model import Message, Recalled, Summary
@@ -22,12 +24,23 @@ from langmem_adapters.progress import Progress, advancing
 from langmem_adapters.recall.memories import fold_text
 from langmem_adapters.replay.comparison import Call, Comparison, Outcome
 from langmem_adapters.replay.configuration import Configuration, Memories
-from langmem_adapters.replay.recording import Conversation, RecordedSession, recorded_sessions
 from langmem_adapters.tokens import TokenCounter, approximate_tokens, count_tokens, message_tokens
 from langmem_adapters.validation import checked_list
 
+Conversation: TypeAlias = Sequence[Message] | Sequence[Transcript] | str | os.PathLike[str]
+"""Messages of one session; what :func:`~langmem_adapters.importing.read_transcripts` gives; or a file that it reads."""
+
 _ScopedQuestion: TypeAlias = tuple[str, str, Question]  # with the user and the session in which it is asked
+_DEFAULT_USER, _DEFAULT_SESSION = "replayed", "replayed"  # if the record does not say
 _DEFAULT_START = 946_684_800.0  # the year 2000, for a record without times: memories are shown with their day
+
+
+class RecordedSession(NamedTuple):
+    """A session, its user and its messages."""
+
+    user: str
+    session: str
+    messages: list[Message]
 
 
 class _Setup(NamedTuple):
@@ -126,6 +139,24 @@ def _replay_flow(
         for name, configuration in configurations.items():
             outcomes[name] = yield from _Replay(configuration, setup, advance).flow(sessions, scoped_questions)
     return Comparison(outcomes)
+
+
+def recorded_sessions(conversation: Conversation) -> list[RecordedSession]:
+    """The sessions of a conversation that have messages, in their order. Raises ConfigurationError if none has."""
+    if isinstance(conversation, str | os.PathLike):
+        conversation = read_transcripts(conversation)
+    items: list[Any] = checked_list(conversation, "a conversation is messages or transcripts", Message, Transcript)
+    messages = [item for item in items if isinstance(item, Message)]
+    transcripts = [item for item in items if isinstance(item, Transcript)]
+    if transcripts and messages:
+        raise ConfigurationError("a conversation is messages or transcripts, and not both")
+    sessions = [RecordedSession(item.user or _DEFAULT_USER, item.session, item.messages()) for item in transcripts]
+    sessions = [session for session in sessions if session.messages]
+    if messages:
+        sessions.append(RecordedSession(_DEFAULT_USER, _DEFAULT_SESSION, messages))
+    if not sessions:
+        raise ConfigurationError("this conversation has no messages to replay")
+    return sessions
 
 
 def _with_scope(question: Question, last_sessions: Mapping[str, str]) -> _ScopedQuestion:

@@ -85,11 +85,9 @@ def _messages(messages: Sequence[_Message], *, outside: int, older: int) -> Iter
     """The messages, and a line where the window begins; results stand with their calls."""
     results = _results_by_call(messages)
     shown_with_call = {position for positions in results.values() for position in positions.values()}
-    if older and not outside:
-        yield _window_rule(older)
     day = ""
     for index, message in enumerate(messages):
-        if outside and index == outside:
+        if older and index == outside:
             yield _window_rule(older)
         if index not in shown_with_call:
             date, _, _ = format_time(message.created_at).partition(" ")
@@ -98,7 +96,7 @@ def _messages(messages: Sequence[_Message], *, outside: int, older: int) -> Iter
             day = date or day
             answers = {call: messages[position] for call, position in results.get(index, {}).items()}
             yield _message(message, answers, is_outside=index < outside)
-    if outside and outside == len(messages):
+    if older and outside == len(messages):
         yield _window_rule(older)
     if not messages:
         yield note("Nothing has been said yet.")
