@@ -13,7 +13,7 @@ from langmem_adapters.language.lists import word_set
 
 _MAX_NAMED_SNIPPETS = 3  # in a reason
 _DAY_PARTS = word_set("morning noon afternoon evening midnight yesterday tomorrow weekday weekend")
-_DATE_UNITS = _DAY_PARTS.union(DAYS, MONTHS) - {"may"}
+_DATE_UNITS = _DAY_PARTS.union(DAYS, MONTHS)
 _TIME_WORDS = "|".join((*str.split("spring summer autumn winter"), *sorted(_DAY_PARTS), *DAYS, *MONTHS))
 _TIME = rf"({_TIME_WORDS}|\d[\d:.]{{0,20}})s?(?: ?[ap]m)?"
 _SPAN = re.compile(rf"\b{_TIME}(?:-| (?:to|through|till|until) ){_TIME}|\bbetween {_TIME} and {_TIME}")

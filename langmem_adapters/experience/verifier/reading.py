@@ -80,6 +80,9 @@ _NUMBERED_TITLE = re.compile(
     rf"((?<=[Ww]orld [Ww]ar )I|{'|'.join([*_ROMAN][1:])})\b(?!')"
 )
 """Things that are numbered in both ways: "World War II", "world war 2". A V or an X may be a letter, an I a pronoun."""
+_MAY_AS_MONTH = re.compile(
+    r"(?<=\w[ ,-])May\b|\b(?:in|last|next|of|since|this|until|\d+(?:st|nd|rd|th)?) may\b|\bmay \d"
+)
 _STOP_WORD_NAMES = frozenset(("it", "us", "who"))  # stop words that are names in capitals
 _NEVER_NAMES = STOP_WORDS.union(OPTIONAL_WORDS, NUMBER_WORDS, POLITE_WORDS) - _STOP_WORD_NAMES
 _UNSPACED_SCRIPT = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff]")
@@ -150,7 +153,7 @@ def read(text: str) -> Reading:
         for position, (word, stem) in enumerate(zip(words, stems, strict=True))
         if word not in stop_words
     ]
-    month = {"may"} & capitalized  # the only month that is also a common word
+    month = {"may"} if _MAY_AS_MONTH.search(plain) else set()  # the only month that is also a common word
     english = _is_english(words, names=capitalized)
     numbers = [word for word in words if word[0].isdigit() or (word[0] == "-" and word[1:2].isdigit())]
     if not english and not _UNSPACED_SCRIPT.search(plain):

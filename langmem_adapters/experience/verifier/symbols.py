@@ -142,7 +142,9 @@ def _stands_for_word(text: str, sign: str, span: tuple[int, int]) -> bool:
         return is_object and (bool(rest.strip(" .?!")) or (rest.startswith("?") and "?" not in sign))
     if word[-1] > _LAST_LATIN_LETTER and unicodedata.category(sign[0]) != "Pd":
         return True  # elsewhere, only dashes stand alone
-    return is_object or rest.startswith("?") or not _AFTER_MENTION.isdisjoint(rest.lower().split()[:1])
+    if not rest:
+        return is_object or sign != "…"  # which may trail off: "tell me more …"
+    return is_object or rest[0] == "?" or not _AFTER_MENTION.isdisjoint(rest.lower().split()[:1])
 
 
 def symbols(text: str, *, english: bool) -> tuple[str, ...]:
