@@ -644,6 +644,7 @@ MINUTES = "Write the minutes of this meeting{}: Ola wants a bigger budget, and K
         ("question", "Which ports do I need for a TV?", "How many ports do I need for a TV?"),
         ("tense", "Who is the president of France?", "Who will be the president of France?"),
         ("tense", "Do you think that trains are safe?", "Did you think that trains are safe?"),
+        ("tense", "what is the price", "what was the price"),
         ("tense", "What were the risks of nuclear power?",
          "Can you tell me: what are the risks of nuclear power?"),
         ("complements", "Where does Anna live?", "Where did Anna use to live?"),
