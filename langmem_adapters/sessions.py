@@ -32,7 +32,7 @@ from langmem_adapters.warn_once import warn_of_damage
 __all__ = ["Line", "Sessions", "parse_lines"]
 
 _PAGE_SIZE = 20  # lines that a worker thread reads at once; they may be pictures
-_MAX_SUBAGENT_DEPTH = 3  # levels of subagents: each agent is called by a tool of the one above it
+_MAX_SUBAGENT_DEPTH = 8  # levels of subagents: each agent is called by a tool of the one above it
 
 
 class ImportResult(NamedTuple):

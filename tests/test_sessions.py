@@ -210,7 +210,7 @@ def test_a_session_and_those_of_its_subagents_are_deleted_together(
     distant: tuple[RedisStore, RoundTrips], user: str, trips: int
 ) -> None:
     store, door = distant
-    names = ["s", *(f"s{depth * SUBAGENT_SUFFIX}" for depth in (1, 2, 3))]
+    names = ["s", *(f"s{depth * SUBAGENT_SUFFIX}" for depth in (1, 2, 3, 8))]
     for name in ["other", *names]:
         BrainMemory(store, name, user=user).add_talk("Hello")
     before = door.count

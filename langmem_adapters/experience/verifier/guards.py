@@ -174,7 +174,7 @@ def question(left: Reading, right: Reading, alignment: Alignment) -> str:
 def _asks_who_acts(reading: Reading) -> bool:
     """Whether it asks who or what acts, or is acted on; "who is the best band" and "what is" ask for the same name."""
     opening, verb, after = [*reading.words, "", "", ""][:3]
-    return opening in {"who", "what"} and (verb not in _COPULAS or after in _PRONOUNS or is_past(after))
+    return opening in _ACTOR_WORDS and (verb not in _COPULAS or after in _PRONOUNS or is_past(after))
 
 
 def _have_other_answers(frames: set[str]) -> bool:
@@ -190,6 +190,7 @@ _CIRCUMSTANCE_FRAMES = frozenset({"how", "why", "when", "where", "who"})
 _EXCLUSIVE_FRAMES = _SPECIFIC_FRAMES, _CIRCUMSTANCE_FRAMES, ("what", "why")
 _WHAT_OR_WHERE = frozenset(("what", "which", "where"))
 _STRANDED_PREPOSITIONS = frozenset(("for", "from", "of", "with"))
+_ACTOR_WORDS = word_set("who whom whose what")
 _COPULAS = word_set("is are was were")
 _PRONOUNS = word_set("i you he she it we they")
 _SUBJECTS = _PRONOUNS | word_set("my your his her our their its the this that these those there")

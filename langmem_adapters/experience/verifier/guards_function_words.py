@@ -77,6 +77,8 @@ def modality(left: Reading, right: Reading, alignment: Alignment) -> str:
     return refusal("modality", left.words[:1], right.words[:1]) if is_exchanged else ""
 
 
+_AUXILIARIES = MODALS | word_set("am is are was were be do does did has have had to")
+"""Words without which the verb of a text is finite, as in "how much it weighs"."""
 _MODAL_KINDS = group_names("can could, may might, should, must, will would, do does, did")
 _OFFERS = frozenset(("can", "do", "will"))
 _INTENTION_KINDS = group_names("can could, may might, should, must, will, want would")
@@ -92,12 +94,18 @@ def _begin_with_other_modals(left: Reading, right: Reading) -> bool:
 
 
 def _modals_for_does(left: Reading, right: Reading) -> frozenset[str]:
-    """Modal verbs of one text in the place of "does" or "did" of the other; after "how", "can" may replace "does"."""
+    """Modal verbs of one text in the place of "does" or "did" of the other, or of none: "what it weighs".
+
+    After "how", "can" may replace "does".
+    """
     left_only, right_only = left.vocabulary - right.vocabulary, right.vocabulary - left.vocabulary
     if "did" in left_only:
         return MODALS & right_only
+    is_finite = left.frame == right.frame and _AUXILIARIES.isdisjoint(left.vocabulary)
+    if "does" not in left_only and not is_finite:
+        return frozenset()
     harmless = ("can", "could") if left.frame in {"how", "how to"} else ()
-    return (MODALS & right_only).difference(harmless, ("will", "would")) if "does" in left_only else frozenset()
+    return (MODALS & right_only).difference(harmless, ("will", "would"))
 
 
 def _obligations(reading: Reading) -> set[str]:

@@ -13,9 +13,10 @@ from langmem_adapters.language.lists import word_set
 
 _MAX_NAMED_SNIPPETS = 3  # in a reason
 _DAY_PARTS = word_set("morning noon afternoon evening midnight yesterday tomorrow weekday weekend")
-_DATE_UNITS = _DAY_PARTS.union(DAYS, MONTHS) - {"may"}
+_DATE_UNITS = _DAY_PARTS.union(DAYS, MONTHS)
 _TIME_WORDS = "|".join((*str.split("spring summer autumn winter"), *sorted(_DAY_PARTS), *DAYS, *MONTHS))
 _TIME = rf"({_TIME_WORDS}|\d[\d:.]{{0,20}})s?(?: ?[ap]m)?"
+_HALF_OF_DAY = re.compile(r"\d ?([ap])\.?m\b")
 _SPAN = re.compile(rf"\b{_TIME}(?:-| (?:to|through|till|until) ){_TIME}|\bbetween {_TIME} and {_TIME}")
 
 
@@ -49,6 +50,8 @@ def units(left: Reading, right: Reading, _: Alignment) -> str:
     left_only, right_only = left.units - right.units, right.units - left.units
     if (left_only and right_only) or (left_only | right_only) & _DATE_UNITS:
         return refusal("units", left_only, right_only)
+    if halves := {*_HALF_OF_DAY.findall(left.text)} ^ {*_HALF_OF_DAY.findall(right.text)}:
+        return refusal("units", [f"{half}m" for half in halves], ())
     common_words, spans = left.vocabulary & right.vocabulary, _spans(left) ^ _spans(right)
     return refusal("units", {end for span in spans if common_words.issuperset(span) for end in span}, ())
 

@@ -94,7 +94,7 @@ WORDING_REPLACEMENTS = (
     (r"what (?:is|are) the (?:procedure|process|steps) to ", "how do i "),
     (r"is there (?:a|any) way to ", "how can i "),
     (r"what (?:do|must) (i|we) (?:must|(?:have|need) to) do to ", r"how do \1 "),
-    (r"what is (.+?) price" + _END, r"how much does \1 cost"),
+    (r"what is (?!(?:the|this|that|its|my|our|your|his|her|their) price)(.+?) price" + _END, r"how much does \1 cost"),
     (r"do you have (any (?:advice|ideas|recommendations|suggestions|tips)) ", r"\1 "),
     (r"is it possible (?:for me )?to ", "can i "),
     (r"(?:do|does) (i|we|one) (?:have|need) to ", r"must \1 "),

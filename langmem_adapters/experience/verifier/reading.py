@@ -63,6 +63,7 @@ _LATER_QUESTION = re.compile(
     r"([^\s.?!:][^.?!:]*\?)"
 )
 _OPENING, _WHETHER, _REQUEST = re.compile(OPENING_PATTERN), re.compile(WHETHER_PATTERN), re.compile(REQUEST_PATTERN)
+_ASKS_WHETHER = re.compile(f"tell me if|{WHETHER_PATTERN}")
 _TELL_ME = re.compile(TELL_ME_PATTERN)
 _CLOSING = re.compile(
     r"(?<=[?.!,])\s+(?:many thanks|thanks a lot|(?:thanks|thank you) (?:in advance|so much|very much))[.! ]*$"
@@ -80,6 +81,9 @@ _NUMBERED_TITLE = re.compile(
     rf"((?<=[Ww]orld [Ww]ar )I|{'|'.join([*_ROMAN][1:])})\b(?!')"
 )
 """Things that are numbered in both ways: "World War II", "world war 2". A V or an X may be a letter, an I a pronoun."""
+_MAY_AS_MONTH = re.compile(
+    r"(?<=\w[ ,-])May\b|\b(?:in|last|next|of|since|this|until|\d+(?:st|nd|rd|th)?) may\b|\bmay \d"
+)
 _STOP_WORD_NAMES = frozenset(("it", "us", "who"))  # stop words that are names in capitals
 _NEVER_NAMES = STOP_WORDS.union(OPTIONAL_WORDS, NUMBER_WORDS, POLITE_WORDS) - _STOP_WORD_NAMES
 _UNSPACED_SCRIPT = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff]")
@@ -138,7 +142,9 @@ def read(text: str) -> Reading:
     numerals = _numerals(plain)
     may_be_title = any(numeral != "I" or word == "war" for word, numeral in numerals)
     with_figures = _NUMBERED_TITLE.sub(_roman_to_figures, plain) if may_be_title else plain
-    normalized = _normalize_wording(normalize_spelling(_lowercase(with_figures)))
+    spelled = normalize_spelling(_lowercase(with_figures)).lstrip()
+    opened = _CLOSING.sub("", _OPENING.sub("", spelled, count=1), count=1)
+    normalized = _normalize_wording(opened)
     all_words = [*chain.from_iterable(_words_in(normalized.split()))]
     words = [word for word in all_words if word not in POLITE_WORDS]
     capitalized = _capitalized_words(plain)
@@ -150,7 +156,7 @@ def read(text: str) -> Reading:
         for position, (word, stem) in enumerate(zip(words, stems, strict=True))
         if word not in stop_words
     ]
-    month = {"may"} & capitalized  # the only month that is also a common word
+    month = {"may"} if _MAY_AS_MONTH.search(plain) else set()  # the only month that is also a common word
     english = _is_english(words, names=capitalized)
     numbers = [word for word in words if word[0].isdigit() or (word[0] == "-" and word[1:2].isdigit())]
     if not english and not _UNSPACED_SCRIPT.search(plain):
@@ -170,7 +176,7 @@ def read(text: str) -> Reading:
         code=_identifiers(plain) | _capital_stop_words(plain),
         snippets=Snippets(),
         has_data=False,
-        frame=question_frame(normalized.strip()),
+        frame="whether" if _ASKS_WHETHER.match(opened) else question_frame(normalized.strip()),
         later_questions=tuple(_LATER_QUESTION.findall(normalized)),
         english=english,
         sentences=len(re.findall(r"[.?!](?=\s+\w|\s*$)", plain)),
@@ -197,8 +203,7 @@ def _lowercase(text: str) -> str:
 
 
 def _normalize_wording(text: str) -> str:
-    """A text without opening and closing phrases, in one wording for all that mean the same."""
-    text = _CLOSING.sub("", _OPENING.sub("", text.lstrip(), count=1), count=1)
+    """A text that is without opening and closing phrases, in one wording for all that mean the same."""
     if match := _WHETHER.match(text):
         return text[match.end() :].rstrip("?.! ") + "?"
     text = _TELL_ME.sub("what is ", text)

@@ -77,6 +77,7 @@ _PICTOGRAPH_CATEGORIES = frozenset(("So", "Sk", "Sm", "Sc", "Co", "Cn", "Cs"))
 """Symbols, and what is none to this Python: private characters, and those of a later Unicode, such as new emoji."""
 _MARKS = "§¶†‡※⁂"  # that Unicode calls punctuation, though they end or part no sentence
 _NAMED_SIGNS = "€£¥₹"  # signs that normalize_spelling replaces by names
+_POUNDS = re.compile(r"£|(?<=\d) ?lb")
 _CASED_UNIT = re.compile(
     r"[kKMGTm](?<![^\W\d_].)(?:(?:(?<!m)i?(?P<byte>B)|(?<![km])i?(?P<bit>b))(?:it|yte|ps)?|"
     r"(?:(?P<milli>(?<=m))|(?P<mega>(?<=M)))(?:Hz|Pa|[AFHJNSTVWgm]|Ω))(?![^\W\d_])"
@@ -142,7 +143,9 @@ def _stands_for_word(text: str, sign: str, span: tuple[int, int]) -> bool:
         return is_object and (bool(rest.strip(" .?!")) or (rest.startswith("?") and "?" not in sign))
     if word[-1] > _LAST_LATIN_LETTER and unicodedata.category(sign[0]) != "Pd":
         return True  # elsewhere, only dashes stand alone
-    return is_object or rest.startswith("?") or not _AFTER_MENTION.isdisjoint(rest.lower().split()[:1])
+    if not rest:
+        return is_object or sign != "…"  # which may trail off: "tell me more …"
+    return is_object or rest[0] == "?" or not _AFTER_MENTION.isdisjoint(rest.lower().split()[:1])
 
 
 def symbols(text: str, *, english: bool) -> tuple[str, ...]:
@@ -167,9 +170,13 @@ def _exact_texts(piece: str) -> list[str]:
 
 
 def cased_units(text: str) -> frozenset[str]:
-    """Units that differ only in case, and their order: Mb and MB, mg and Mg. "mb" may be either, so it is none."""
+    """Units that differ only in case, and their order: Mb and MB, mg and Mg. "mb" may be either, so it is none.
+
+    Also those that "pounds" may mean: £5 is not 5 lb.
+    """
     units = dict.fromkeys(f"{match.lastgroup}" for match in _CASED_UNIT.finditer(text))
-    return frozenset([*units, " ".join(units)] if units else ())
+    pounds = ("£" if sign == "£" else "lbs" for sign in _POUNDS.findall(text))
+    return frozenset([*units, " ".join(units)] if units else ()).union(pounds)
 
 
 def _pictographs(text: str) -> list[str]:
