@@ -172,7 +172,7 @@ def test_d1_of_the_paraphrases_most_pass() -> None:
         ("prompts-later-adversarial", 64, 0),
         ("tongues-adversarial", 127, 0),
         ("traffic-adversarial", 458, 6),
-        ("traffic-later-adversarial", 88, 5),
+        ("traffic-later-adversarial", 88, 4),
         ("code-adversarial", 320, 0),
         ("code-later-adversarial", 100, 2),
         ("domains-adversarial", 260, 1),
@@ -183,6 +183,8 @@ def test_d1_of_the_paraphrases_most_pass() -> None:
         ("assistants-later-adversarial", 107, 3),
         ("applications-adversarial", 795, 1),
         ("applications-later-adversarial", 159, 11),
+        ("daily-adversarial", 314, 1),
+        ("daily-later-adversarial", 604, 17),
     ],
 )
 def test_d1_near_misses_of_another_hand_are_served_as_often_as_published(
@@ -217,6 +219,8 @@ def test_d1_near_misses_of_another_hand_are_served_as_often_as_published(
         ("assistants-paraphrases", 182, 96),
         ("assistants-later-paraphrases", 56, 37),
         ("applications-paraphrases", 168, 134),
+        ("daily-paraphrases", 152, 62),
+        ("daily-later-paraphrases", 80, 61),
     ],
 )
 def test_d1_paraphrases_of_another_hand_are_served_as_often_as_published(
@@ -664,10 +668,15 @@ MINUTES = "Write the minutes of this meeting{}: Ola wants a bigger budget, and K
          "My card was stolen on the train and I blocked it an hour later, will I be charged for the purchases?"),
         ("tense", "I am taking aspirin. Can I drink wine?", "I took aspirin. Can I drink wine?"),
         ("tense", "My card expires today, can I pay?", "My card expired today, can I pay?"),
+        ("tense", "My mother has cancer. Should I be tested?", "My mother had cancer. Should I be tested?"),
+        ("tense", "Who has eaten the cake?", "Who had eaten the cake?"),
         ("numbers", "Take one pill twice a week", "Take two pills once a week"),
         ("scope", "Do plants need light?", "Do some plants need light?"),
         ("scope", "Can all employees see the report?", "Can employees see the report?"),
         ("scope", "Does the plan pay all my bills?", "Does the plan pay my bills?"),
+        ("scope", "Cancel all my meetings on Friday", "Cancel one of my meetings on Friday"),
+        ("scope", "My landlord says that I can only keep a cat in the flat if both of my neighbours agree",
+         "The landlord says that I can keep one cat in my flat if both of the neighbours agree"),
         ("order", "Sign the lease, then pay the deposit", "Pay the deposit, then sign the lease"),
         ("order", "How do I compress and then encrypt a file?", "How do I encrypt and then compress a file?"),
         ("order", "Should it be is instead of are?", "Should it be are instead of is?"),
@@ -992,6 +1001,8 @@ def test_no_guard_refuses_another_wording(one: str, other: str) -> None:
         ("What are the signs of measles?", "What are the symptoms of measles?"),
         ("Recommend films such as Jaws", "Recommend films like Jaws"),
         ("Describe life like a sailor", "Describe life of a sailor"),
+        ("Can you plan a trip to Rome for me?", "Plan a trip to Rome"),
+        ("Could you compare tea with coffee?", "Compare tea with coffee"),
     ],
 )
 def test_the_same_question_in_another_wording_is_served(one: str, other: str) -> None:

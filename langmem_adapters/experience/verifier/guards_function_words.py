@@ -18,7 +18,7 @@ from langmem_adapters.experience.verifier.alignment import (
 )
 from langmem_adapters.experience.verifier.guards_scope import next_stems
 from langmem_adapters.experience.verifier.reading import Reading
-from langmem_adapters.experience.verifier.words import ARTICLES, I_WORDS, NEGATIONS, YOU_WORDS, stem_of
+from langmem_adapters.experience.verifier.words import I_WORDS, NEGATIONS, YOU_WORDS, stem_of
 from langmem_adapters.language.lists import group_names, word_set
 
 
@@ -28,29 +28,13 @@ def courtesies(left: Reading, right: Reading, _: Alignment) -> str:
     return refusal("courtesies", left_only, right_only) if left_only and right_only else ""
 
 
+_POSSESSIVES = {"my": "i", "our": "i", "your": "you"}
+
+
 def links(left: Reading, right: Reading, _: Alignment) -> str:
     """The word "and" must not be replaced by "or", nor "or" by "and"."""
-    if not {"and", "or"} <= left.vocabulary | right.vocabulary:
-        return ""
-    (left_and, left_or), (right_and, right_or) = (
-        [_linked_pairs(reading, link) for link in ("and", "or")] for reading in (left, right)
-    )
-    is_replaced = (left_and - right_and) & (right_or - left_or) or (left_or - right_or) & (right_and - left_and)
-    return refusal("links", ["and"], ["or"]) if is_replaced else ""
-
-
-_POSSESSIVES = {"my": "i", "our": "i", "your": "you"}
-_DETERMINERS = ARTICLES.union(_POSSESSIVES)
-
-
-def _linked_pairs(reading: Reading, link: str) -> set[frozenset[str]]:
-    """The pairs of words that a link joins, in any order, without determiners such as "the" and "my"."""
-    pairs, last = set(), len(reading.words) - 1
-    for position in range(1, last):
-        if reading.words[position] == link:
-            next_position = next((n for n in range(position + 1, last) if reading.words[n] not in _DETERMINERS), last)
-            pairs.add(frozenset((reading.stems[position - 1], reading.stems[next_position])))
-    return pairs
+    ands, ors = (left.words.count(word) - right.words.count(word) for word in ("and", "or"))
+    return refusal("links", ["and"], ["or"]) if ands * ors < 0 else ""
 
 
 def modality(left: Reading, right: Reading, alignment: Alignment) -> str:

@@ -44,9 +44,10 @@ def scope(left: Reading, right: Reading, alignment: Alignment) -> str:
     return refusal("scope", differing, ())
 
 
-_NEAR = 4  # edits of words; in a text that differs more, "only" may be said otherwise
+_NEAR = 8  # edits of words; in a text that differs more, "only" may be said otherwise
 _QUANTIFIER_KINDS = group_names("""all every each everyone everybody everything, any anyone anybody anything,
-    some someone somebody something several few, most, other, another, same, both, either, only, also too""")
+    some someone somebody something several few, most, other, another, same, both, either, only, also too,
+    one""")
 _TOTALS = frozenset(("all", "both", "each", "every", "most"))
 _PARTS = frozenset(("any", "either", "few", "several", "some"))
 _QUANTIFIERS = frozenset(_QUANTIFIER_KINDS)
@@ -54,9 +55,10 @@ _DETERMINER_KINDS = _QUANTIFIER_KINDS | group_names("a an this my our your")
 
 
 def _quantifiers(reading: Reading) -> frozenset[str]:
-    """The quantifiers of a text, without the "most" of "the most"."""
-    quantifiers = _QUANTIFIERS & reading.vocabulary
-    return quantifiers - {"most"} if ("the", "most") in pairwise(reading.words) else quantifiers
+    """The quantifiers of a text, without the "most" of "the most"; "one" is none but in "one of"."""
+    pairs = {*pairwise(reading.words)}
+    exempt = {"most"} if ("the", "most") in pairs else set()
+    return _QUANTIFIERS & reading.vocabulary - (exempt if ("one", "of") in pairs else {*exempt, "one"})
 
 
 def next_stems(reading: Reading, kinds: Mapping[str, str]) -> Mapping[str, set[str]]:

@@ -17,6 +17,7 @@ _ASK_VERBS = """(?:(?:ask|check|confirm|detect|discover|doubt|find|guess|learn|r
 _CONDITION = re.compile(rf"(^|\b(?!{''.join(_ASK_VERBS.split())}\b)\w+\W+)if\b[^,.;:?!]*")
 _CLAUSE_END = re.compile(r"[.?!,;:]+(?=\s)")
 _HAVE_FORMS = frozenset(("has", "have", "had"))
+_PRESENT_AND_PAST = ("has", "have"), ("had",)
 _MAX_AUXILIARY_DISTANCE = 5  # words: "have all of them decided"
 _TENSE_BY_AUXILIARY = group_names("is are am do does will, was were did")
 _BE_FORMS = word_set("is are am was were be been being")
@@ -51,6 +52,9 @@ def _clause_tense(left_words: list[str], right_words: list[str], verbs: list[tup
     """Why the tenses of corresponding clauses differ; ``verbs`` are the corresponding ones of other forms."""
     if exchanged := _exchanged_auxiliaries(left_words, right_words):
         return refusal("tense", exchanged, ())
+    haves, hads = (sum(map(kind.count, left_words)) - sum(map(kind.count, right_words)) for kind in _PRESENT_AND_PAST)
+    if haves * hads < 0:
+        return refusal("tense", ["had"], ["have"])
     left_tenses, right_tenses = _tenses(left_words), _tenses(right_words)
     for verb, other_verb in verbs:
         left_tenses |= _tense_of_verb(left_words, verb)

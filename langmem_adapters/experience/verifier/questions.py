@@ -52,7 +52,8 @@ WHETHER_PATTERN = (
 REQUEST_PATTERN = (
     r"(?:(?:can|could|will|would) you (?:please |kindly )?|i (?:would like|want|need) you to |please )?"
     r"(?:help me (?=(?:find|write|draft)\b))?"
-    r"(draft|explain|find(?= me )|give(?= me )|list|proofread|recommend|rewrite|suggest|summari[sz]e|translate|write) "
+    r"(calculate|compare|describe|draft|explain|find(?= me )|give(?= me )|list|plan|proofread|recommend|rewrite|"
+    r"suggest|summari[sz]e|translate|write) "
     r"(?:me )?"
 )
 """Openings that ask for a text, as a question or an order; the group is the verb."""
