@@ -74,12 +74,13 @@ class ExpiringSession:
 
     def append(self, entries: Sequence[tuple[str, bytes]], *, keys: Sequence[str] = ()) -> Flow[Appended]:
         """:meth:`Store.append`."""
-        ttl = yield from self._ttl_for_write()
+        ttl = self._ttl if self._refresh != "never" else (yield from self._ttl_for_write())
         requested_keys = [*keys, *self._deadline_keys]
         appended = yield from step(self._store.append, self._namespace, entries, keys=requested_keys, ttl=ttl)
         if self._ttl is not None and self._deadline_keys:
             ttl = yield from self._reconcile_deadline(self._ttl, appended.values.pop(EXPIRES, None), ttl)
-        yield from self._extend_linked(ttl)
+        if self._linked_namespace is not None:
+            yield from self._extend_linked(ttl)
         return appended
 
     def _reconcile_deadline(self, ttl: float, stored: bytes | None, remaining: float | None) -> Flow[float | None]:

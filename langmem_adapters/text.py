@@ -99,7 +99,7 @@ def _last_user_position(messages: Sequence[MessageLike]) -> int | None:
     return next((position for position in range(len(messages) - 1, -1, -1) if messages[position].role == "user"), None)
 
 
-def _fit_window(messages: Sequence[S], k: int, size_of: Callable[[S], int] = lambda _: 0, budget: int = 0) -> list[S]:
+def _fit_window(messages: Sequence[S], k: int, size_of: Callable[[S], int] | None = None, budget: int = 0) -> list[S]:
     """The newest messages that fit; without ``size_of``, only ``k`` limits them."""
     if k <= 0:
         return []
@@ -113,15 +113,17 @@ def _fit_window(messages: Sequence[S], k: int, size_of: Callable[[S], int] = lam
 
 
 def _window_start(
-    messages: Sequence[S], user_position: int | None, k: int, size_of: Callable[[S], int], max_tokens: int
+    messages: Sequence[S], user_position: int | None, k: int, size_of: Callable[[S], int] | None, max_tokens: int
 ) -> int:
     """Where the newest messages begin that fit together with the latest question; never between call and result."""
     start = len(messages)
-    count, tokens = (0, 0) if user_position is None else (1, size_of(messages[user_position]))
+    count = tokens = 0
+    if user_position is not None:
+        count, tokens = 1, size_of(messages[user_position]) if size_of else 0
     for position in range(len(messages) - 1, -1, -1):
         if position != user_position:
             count += 1
-            tokens += size_of(messages[position])
+            tokens += size_of(messages[position]) if size_of else 0
         if messages[position].role == "tool":
             continue
         if start < len(messages) and (count > k or tokens > max_tokens):
@@ -185,8 +187,11 @@ def _repair_with(
     for position, message in enumerate(messages):
         if message.role == "tool":
             continue
+        if not calls[position]:
+            repaired.append(message)
+            continue
         remaining, answers = message, [messages[i] for i in results.get(position, ())]
-        if calls[position] and position < len(messages) - 1:
+        if position < len(messages) - 1:
             ids = [call.id for call in calls[position]]
             unanswered = set(ids).difference(answer.tool_call_id for answer in answers)
             if unanswered or len(set(ids)) < len(ids):

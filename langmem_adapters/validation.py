@@ -106,7 +106,7 @@ def check_count(name: str, value: object, *, minimum: int = 1) -> None:
 
 
 def _check_integer(name: str, value: object, expected: str, minimum: int) -> None:
-    if not isinstance(value, Integral) or isinstance(value, bool) or int(value) < minimum:
+    if not isinstance(value, int | Integral) or isinstance(value, bool) or int(value) < minimum:  # int: found sooner
         raise ConfigurationError(f"{name} is {expected}, not {value!r:.50}")
     if int(value) > sys.maxsize:
         raise ConfigurationError(f"{name} is {expected}, and {sys.maxsize} at the most")

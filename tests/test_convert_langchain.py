@@ -9,6 +9,7 @@ import logging
 import math
 import traceback
 import uuid
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -424,7 +425,7 @@ def test_what_is_written_without_a_message_is_what_the_message_would_have_writte
     [
         HumanMessage("a", id="1", name="ada"),
         SystemMessage([{"type": "text", "text": "a"}, "b"]),
-        AIMessage("", tool_calls=[{"name": "f", "args": {"x": (1, 2)}, "id": "c"}]),
+        AIMessage("", tool_calls=[{"name": "f", "args": {"x": [1, 2]}, "id": "c"}]),
         ToolMessage("r", tool_call_id="c", artifact={"x": [1]}),
         ChatMessage(content="a", role="moderator"),
     ],
@@ -455,10 +456,51 @@ def changed(message: BaseMessage, **values: Any) -> BaseMessage:
         changed(AIMessage("a"), tool_calls=[{"name": "f", "args": {Text("x"): 1}, "id": "c"}]),
         changed(AIMessage("a"), tool_calls=[{"name": "f", "args": {}, "id": None}]),
         changed(AIMessage("a"), tool_calls=[{"name": "f", "args": {}, "id": "c", "extras": {}}]),
+        AIMessage("a", tool_calls=[{"name": "f", "args": {"x": (1, 2)}, "id": "c"}]),
+        HumanMessage([{"type": "file", "data": b"pixels"}]),
+        HumanMessage("a", additional_kwargs={"at": dt.date(2026, 7, 1)}),
+        HumanMessage("a", response_metadata={"$type": "tuple"}),
+        HumanMessage("a", sent_by={Text("x"): 1}),
+        ToolMessage("r", tool_call_id="c", artifact=[{1: 2}]),
+        ToolMessage("r", tool_call_id="c", artifact=Text("a")),
     ],
 )
 def test_what_a_message_would_make_something_else_of_goes_through_one(message: BaseMessage) -> None:
     assert to_stored_message(message) == to_message(message)
+    assert Message.from_bytes(to_stored_message(message).to_bytes()) == stored(message)
+
+
+@pytest.mark.parametrize("place", ["content", "args", "additional_kwargs", "extra"])
+@pytest.mark.parametrize("levels", range(193, 202))
+def test_what_is_nested_too_deep_is_refused_in_every_part(place: str, levels: int) -> None:
+    value: Any = 1
+    for _ in range(levels):
+        value = [value]
+    makers: dict[str, Callable[[], BaseMessage]] = {
+        "content": lambda: HumanMessage([{"type": "t", "x": value}]),
+        "args": lambda: AIMessage("a", tool_calls=[{"name": "f", "args": {"x": value}, "id": "c"}]),
+        "additional_kwargs": lambda: HumanMessage("a", additional_kwargs={"x": value}),
+        "extra": lambda: HumanMessage("a", x=value),
+    }
+    message = makers[place]()
+    outer_levels = 3 if place == "content" else 4
+    if outer_levels + levels <= 200:
+        assert again(message) == message
+        assert Message.from_bytes(to_stored_message(message).to_bytes()) == to_message(message)
+    else:
+        with pytest.raises(SerializationError, match="200 levels"):
+            to_stored_message(message).to_bytes()
+
+
+@pytest.mark.parametrize("usage", [(1, 2, 3), (0, 0, 0), (1, None, None), (None, 2, 5), (1, 0, 1)])
+def test_missing_counts_of_tokens_are_added_and_those_given_stay(usage: tuple[int | None, ...]) -> None:
+    names = ("input_tokens", "output_tokens", "total_tokens")
+    counts = {name: count for name, count in zip(names, usage, strict=True) if count is not None}
+    given, found, total = ({**dict.fromkeys(names, 0), **counts}[name] for name in names)
+    message = changed(AIMessage("a"), usage_metadata={**counts, "input_token_details": {"audio": 1}})
+    written = to_message(message).host["langchain"]["usage_metadata"]
+    expected = (given, found, total if "total_tokens" in counts else given + found)
+    assert written == {**dict(zip(names, expected, strict=True)), "input_token_details": {"audio": 1}}
 
 
 @pytest.mark.parametrize(

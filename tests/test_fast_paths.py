@@ -7,18 +7,23 @@ import inspect
 import json
 import sqlite3
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
 from langmem_adapters.codec import _is_plain, decode, encode
 from langmem_adapters.errors import SerializationError, StoreError, StoreUnavailable
 from langmem_adapters.flow import arun, run, step
 from langmem_adapters.indexes.lexical import LexicalIndex
 from langmem_adapters.keys import fingerprint
+from langmem_adapters.langchain import BrainChatMessageHistory
 from langmem_adapters.langchain.caching import request
 from langmem_adapters.langchain.caching.request import request_key
 from langmem_adapters.model import Experience, Message, Metric, Score
@@ -325,3 +330,46 @@ def test_the_best_are_the_best_of_all(documents: list[list[str]], query: list[st
 
 def test_a_fingerprint_did_not_change() -> None:
     assert request_key("p", "m") == fingerprint("langchain", "p", fingerprint("m"))
+
+
+# --- the history
+
+
+def calls_of(work: Callable[[], object]) -> int:
+    """How many functions of the package some work calls, comprehensions aside, which are none in newer Pythons."""
+    count = 0
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        nonlocal count
+        code = frame.f_code
+        count += event == "call" and "langmem_adapters" in code.co_filename and not code.co_name.startswith("<")
+
+    sys.setprofile(note)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+def exchange(number: int) -> list[BaseMessage]:
+    id_ = f"call-{number}"
+    counts = {"input_tokens": 1, "output_tokens": 2, "total_tokens": 3}
+    call = {"name": "look", "args": {"place": "shed", "depth": [1, 2]}, "id": id_}
+    return [
+        HumanMessage("Where is my bike?", id=f"question-{number}"),
+        AIMessage(
+            "", id=f"asking-{number}", tool_calls=[call], usage_metadata=counts, response_metadata={"a": {"b": 1}}
+        ),
+        ToolMessage("In the shed.", id=f"result-{number}", tool_call_id=id_, artifact={"row": 1}),
+        AIMessage("It is in the shed.", id=f"answer-{number}", usage_metadata=counts),
+    ]
+
+
+def test_a_message_is_written_and_the_newest_are_read_in_few_calls(file: SQLiteStore) -> None:
+    history = BrainChatMessageHistory("s", store=file, memory_k=20)
+    for number in range(8):
+        history.add_messages(exchange(number))
+    assert history.messages == [message for number in range(3, 8) for message in exchange(number)]
+    assert calls_of(partial(history.add_messages, exchange(9)[1:2])) <= 80
+    assert calls_of(lambda: history.messages) <= 210

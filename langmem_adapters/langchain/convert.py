@@ -7,6 +7,7 @@ a fixed table, never by a name in stored data.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final, TypeVar, cast
 
 from langchain_core.messages import (
@@ -21,6 +22,7 @@ from langchain_core.messages import (
 )
 from pydantic import ValidationError
 
+from langmem_adapters.codec import is_plain
 from langmem_adapters.conversation.turn import INTERRUPTED
 from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.langchain.rebuild import message_from_data
@@ -53,14 +55,16 @@ _KIND_OF_ROLE: Final = {role: kind for kind, role in _ROLE_OF_KIND.items()} | {"
 # What Message holds itself, what a chunk has beyond its whole message, and each class's other fields.
 _MESSAGE_FIELDS: Final = {"content", "id", "name", "type", "tool_calls", "tool_call_id", "role"}
 _CHUNK_FIELDS: Final = {"tool_call_chunks", "chunk_position"}
-_HOST_FIELD_NAMES: Final = {kind: cls.model_fields.keys() - _MESSAGE_FIELDS for kind, cls in _CLASS_OF_KIND.items()}
-_SKIPPED_FIELDS: Final = {
-    kind: (cls.model_fields.keys() & _MESSAGE_FIELDS) | (_CHUNK_FIELDS if kind == "ai" else set())
+_DECLARED_FIELDS: Final = {
+    kind: frozenset(cls.model_fields) | (_CHUNK_FIELDS if kind == "ai" else set())
+    for kind, cls in _CLASS_OF_KIND.items()
+}
+_HOST_FIELD_NAMES: Final = {
+    kind: tuple(name for name in cls.model_fields if name not in _MESSAGE_FIELDS)
     for kind, cls in _CLASS_OF_KIND.items()
 }
 _CALL_KEYS: Final = {"name", "args", "id"}
 _BLOCK_TYPES: Final = frozenset({str, dict})
-_KEY_TYPES: Final = frozenset({str})
 _CONSTRUCTOR_ERRORS: Final = (ValueError, TypeError, AttributeError, KeyError)
 _EMPTY_BY_DEFAULT_FIELDS: Final = {"additional_kwargs", "response_metadata", "invalid_tool_calls"}
 
@@ -96,9 +100,9 @@ def to_stored_message(message: BaseMessage) -> Message | MessageData:
 
 def _message_fields(message: BaseMessage) -> dict[str, Any]:
     """The fields that differ from a Message's defaults."""
-    kind = _message_kind(message)
+    kind = _KIND_OF_CLASS.get(type(message)) or _nearest_kind(message)
     values = message.__dict__
-    role = _message_role(message, kind)
+    role = _ROLE_OF_KIND.get(kind) or _chat_role(message)
     if kind == "system" and _is_from_developer(message):
         role = "developer"
     fields: dict[str, Any] = {"role": role}
@@ -110,22 +114,29 @@ def _message_fields(message: BaseMessage) -> dict[str, Any]:
         fields["name"] = name
     if kind == "ai" and (calls := values["tool_calls"]):
         try:
-            fields["tool_calls"] = [{k: v for k, v in call.items() if k != "type"} for call in calls]
-        except (AttributeError, TypeError):
+            fields["tool_calls"] = list(map(_without_type, calls))
+        except TypeError:
             raise _wrong_types(message, "tool_calls") from None
     elif kind == "tool":
         fields["tool_call_id"] = values["tool_call_id"]
     host = _host_fields(message, kind)
-    if _KIND_OF_ROLE.get(role, "chat") != kind:
+    if kind == "chat" and role in _KIND_OF_ROLE:  # otherwise the role says it
         host["type"] = kind
     if host:
         fields["host"] = {_HOST_NAME: host}
     return fields
 
 
+def _without_type(call: Mapping[str, Any]) -> dict[str, Any]:
+    fields = {**call}
+    fields.pop("type", None)
+    return fields
+
+
 def role_of(message: BaseMessage) -> str:
     """The role in the terms of every framework; a developer message has the role "system" here."""
-    return _message_role(message, _message_kind(message))
+    kind = _KIND_OF_CLASS.get(type(message)) or _nearest_kind(message)
+    return _ROLE_OF_KIND.get(kind) or _chat_role(message)
 
 
 def _is_from_developer(message: BaseMessage) -> bool:
@@ -133,18 +144,23 @@ def _is_from_developer(message: BaseMessage) -> bool:
     return isinstance(arguments, dict) and arguments.get(_OPENAI_ROLE_KEY) == "developer"
 
 
-def _message_role(message: BaseMessage, kind: str) -> str:
-    return _ROLE_OF_KIND.get(kind) or str(message.__dict__.get("role", message.type))
+def _chat_role(message: BaseMessage) -> str:
+    return str(message.__dict__.get("role", message.type))
 
 
 def _is_lossless(fields: dict[str, Any]) -> bool:
-    """Whether Message would take all of these fields, and give them back, as they are."""
+    """Whether Message would take all of these fields, give them back as they are, and write them as they are."""
     content = fields.get("content", "")
     return (
-        (type(content) is str or (type(content) is list and _BLOCK_TYPES.issuperset(map(type, content))))
+        (type(content) is str or _are_lossless_blocks(content))
         and type(fields.get("id", "")) is type(fields.get("name", "")) is type(fields.get("tool_call_id", "")) is str
         and ("tool_calls" not in fields or all(map(_is_lossless_call, fields["tool_calls"])))
+        and ("host" not in fields or is_plain(fields["host"], outer_levels=1))
     )
+
+
+def _are_lossless_blocks(content: Any) -> bool:
+    return type(content) is list and _BLOCK_TYPES.issuperset(map(type, content)) and is_plain(content, outer_levels=1)
 
 
 def _is_lossless_call(call: dict[str, Any]) -> bool:
@@ -153,7 +169,7 @@ def _is_lossless_call(call: dict[str, Any]) -> bool:
         call.keys() == _CALL_KEYS
         and type(call["name"]) is type(call["id"]) is str
         and type(args) is dict
-        and _KEY_TYPES.issuperset(map(type, args))
+        and is_plain(args, outer_levels=3)
     )
 
 
@@ -189,7 +205,7 @@ def _construct_message(message: Message) -> BaseMessage:
     if (id_ := host_fields.get("id", message.id or None)) is not None:
         fields["id"] = id_
     if host_fields:
-        fields.update((name, host_fields[name]) for name in host_fields.keys() & _HOST_FIELD_NAMES[kind])
+        fields.update((name, host_fields[name]) for name in _HOST_FIELD_NAMES[kind] if name in host_fields)
         if isinstance(extra := host_fields.get("extra"), dict):
             fields = extra | fields
     elif message.role == "developer":
@@ -199,41 +215,37 @@ def _construct_message(message: Message) -> BaseMessage:
     return _ai_message(message, fields, host_fields) if kind == "ai" else _build(_CLASS_OF_KIND[kind], fields, message)
 
 
-def _message_kind(message: BaseMessage) -> str:
+def _nearest_kind(message: BaseMessage) -> str:
     """Name the nearest class of langchain_core; a class derived from none of them counts as a ChatMessage."""
-    cls = type(message)
-    if cls in _KIND_OF_CLASS:
-        return _KIND_OF_CLASS[cls]
     if isinstance(message, RemoveMessage):
         raise ConfigurationError("a RemoveMessage asks for a deletion and cannot be stored as a message")
-    return next((_KIND_OF_CLASS[base] for base in cls.__mro__ if base in _KIND_OF_CLASS), "chat")
+    return next((_KIND_OF_CLASS[base] for base in type(message).__mro__ if base in _KIND_OF_CLASS), "chat")
 
 
 def _host_fields(message: BaseMessage, kind: str) -> dict[str, Any]:
     """Collect what only LangChain knows, as far as it differs from the defaults of the message's class."""
     host: dict[str, Any] = {}
-    extra = dict(message.__pydantic_extra__ or {})
-    declared, skipped = _HOST_FIELD_NAMES[kind], _SKIPPED_FIELDS[kind]
-    for name, value in message.__dict__.items():
-        if name in skipped:
-            continue
-        if name not in declared:  # declared by a subclass
-            extra[name] = value
-        elif value is not None and (name not in _EMPTY_BY_DEFAULT_FIELDS or value):
+    values, declared = message.__dict__, _DECLARED_FIELDS[kind]
+    for name in _HOST_FIELD_NAMES[kind]:
+        value = values.get(name)
+        if value is not None and (name not in _EMPTY_BY_DEFAULT_FIELDS or value):
             host[name] = value
     if kind == "tool" and host.get("status") == "success":
         del host["status"]
     if kind == "ai" and isinstance(usage := host.get("usage_metadata"), dict):
         host["usage_metadata"] = _complete_usage(usage)
-    if extra:
-        host["extra"] = extra
-    if not message.id:
-        host["id"] = message.id
+    extra = message.__pydantic_extra__
+    if extra or not declared.issuperset(values):  # a subclass declares more
+        host["extra"] = {**(extra or {}), **{name: value for name, value in values.items() if name not in declared}}
+    if not values["id"]:
+        host["id"] = values["id"]
     return host
 
 
 def _complete_usage(usage: dict[str, Any]) -> dict[str, Any]:
     """Add the token counts that LangChain leaves out on a cache hit, and without which it cannot read the rest."""
+    if usage.get("input_tokens") and usage.get("output_tokens") and usage.get("total_tokens"):
+        return usage
     counts = {name: usage.get(name) or 0 for name in _TOKEN_COUNTS}
     if usage.get("total_tokens") is None:
         counts["total_tokens"] = counts["input_tokens"] + counts["output_tokens"]

@@ -222,7 +222,7 @@ class BrainChatMessageHistory(Shared, BaseChatMessageHistory):
         if self.brain.max_tokens is None:
             summary, newest = yield from self.brain._flows.newest(self._window, message_views)  # noqa: SLF001 - same
             views = text.newest_window(newest, self._window, MessageView.without_calls)
-            return [*_summary_messages(summary), *(view.message for view in views)]
+            return [*_summary_messages(summary), *[view.message for view in views]]
         context = yield from self.brain._context(self._window, None)  # noqa: SLF001 - same
         return [*_summary_messages(context.summary), *map(from_message, context.messages)]
 

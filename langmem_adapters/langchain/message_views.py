@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Final, NamedTuple
 
 from langchain_core.messages import BaseMessage
@@ -22,12 +23,18 @@ def read_messages(items: Sequence[Item]) -> list[BaseMessage]:
 
     An unreadable message is skipped, with a warning.
     """
-    return build_many(len(items), lambda: [message for item in items for message in _read_item(item)])
+    return build_many(len(items), partial(_read_items, items))
 
 
-def _read_item(item: Item) -> Sequence[BaseMessage]:
-    rebuilt = message_from_bytes(item.data)
-    return (rebuilt,) if rebuilt is not None else [from_message(message) for _, message in readable_entries([item])]
+def _read_items(items: Sequence[Item]) -> list[BaseMessage]:
+    messages: list[BaseMessage] = []
+    for item in items:
+        rebuilt = message_from_bytes(item.data)
+        if rebuilt is not None:
+            messages.append(rebuilt)
+        else:
+            messages += [from_message(message) for _, message in readable_entries([item])]
+    return messages
 
 
 class MessageView:

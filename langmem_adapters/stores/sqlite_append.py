@@ -11,7 +11,8 @@ from __future__ import annotations
 import functools
 import sqlite3
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 from langmem_adapters.files.locations import Connection
 from langmem_adapters.protocols import Appended
@@ -23,7 +24,8 @@ MAX_PER_STATEMENT = 8
 _MAX_REMEMBERED_LOGS = 1000  # logs whose ends a connection remembers
 
 
-class LogEnd(NamedTuple):
+@dataclass(slots=True)
+class LogEnd:
     """Where a log ends, and the content of its namespace's row."""
 
     number: int
@@ -73,16 +75,15 @@ def append(
     for key, (id_, data) in enumerate(other_entries, end.next_key + 1):
         parameters += (key, id_, data, now, put.get(id_))
     try:
-        added = connection.execute(statement, parameters).rowcount
+        connection.execute(statement, parameters)
     except sqlite3.IntegrityError:  # something has changed, the key is taken, or an id exists
         return None
     except sqlite3.OperationalError as error:
         if waits or "locked" not in str(error):
             raise
         return None
-    end = LogEnd(*end[:3], end.next_key + added)
-    remember(connection, name, end)
-    return Appended([True] * added, end.length(), {})
+    end.next_key += len(entries)
+    return Appended([True] * len(entries), end.length(), {})
 
 
 def remember(connection: Connection, name: str, end: LogEnd) -> None:
