@@ -268,7 +268,7 @@ def call_user_code(label: str, decide: Callable[[], T]) -> T:
 
 def plain_answer(label: str, answer: T) -> T:
     """What a function of the user gave; what must be awaited, which would count as True, is a ConfigurationError."""
-    if inspect.isawaitable(answer):  # from a lambda around a coroutine function, say
+    if type(answer) is not bool and inspect.isawaitable(answer):  # from a lambda around a coroutine function, say
         if inspect.iscoroutine(answer):
             answer.close()  # otherwise Python warns that it was never awaited
         raise ConfigurationError(f"{label} gave what must be awaited: give it a plain function")
