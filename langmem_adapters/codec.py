@@ -139,7 +139,11 @@ def _is_plain(value: Any, depth: int) -> bool:  # noqa: PLR0911 - each kind of v
         if depth == 0 or _TYPE_KEY in value:
             return False
         for key, item in value.items():
-            if type(key) is not str or (type(item) not in _SCALAR_TYPES and not _is_plain(item, depth - 1)):
+            if type(key) is not str:
+                return False
+            if type(item) not in _SCALAR_TYPES and not (
+                _MIN_INT < item < _MAX_INT if type(item) is int else _is_plain(item, depth - 1)
+            ):
                 return False
         return True
     if value_type is list:

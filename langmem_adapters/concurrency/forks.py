@@ -40,6 +40,8 @@ def begin_work() -> None:
         _work_depths[thread] += 1
         return
     _work_depths[thread] = 1  # before the check: a fork looks here after it has cleared the event
+    if _work_allowed.is_set():
+        return
     deadline = time.monotonic() + _MAX_WAIT_SECONDS
     while not _work_allowed.is_set() and time.monotonic() < deadline:  # repeated, as the next fork may have begun
         del _work_depths[thread]

@@ -159,9 +159,13 @@ class Answers(SingleFlightAnswers):
 
     def look_up(self, request: Request) -> Flow[list[Generation] | None]:
         """The answer to a request; None if the model must be called."""
+        if not request.key:
+            self._counts.add("unkeyed")
+            return None
         call = yield from self._calls.begin(Invocation(request, {}))
         if call.served:
-            return cast("list[Generation]", self._mark_served(call.key, call.value))
+            answer: list[Generation] = self._mark_served(call.key, call.value)
+            return answer
         if call.keeps:
             for call_id in (request.call, 0):
                 self._note_pending((request.key, call_id), call)
@@ -182,10 +186,12 @@ class Answers(SingleFlightAnswers):
             self._pending[name] = pending._replace(calls=pending.calls - 1)
         return pending
 
-    def keep(self, request: Request, answer: Sequence[Generation]) -> Flow[Invocation]:
-        """Keep the model's answer. Pass the result to :meth:`score`."""
+    def keep(self, request: Request, answer: Sequence[Generation]) -> Flow[Invocation | None]:
+        """Keep the model's answer. Pass the result to :meth:`score`; None, if the request has no key."""
+        if not request.key:
+            return None
         # The latest call with this key counts if update gets another string object than lookup.
-        latest, own = (self._take_pending((request.key, call_id)) for call_id in (0, request.call))
+        latest, own = self._take_pending((request.key, 0)), self._take_pending((request.key, request.call))
         mark, started, _ = own if own.calls else latest
         call = Invocation(
             request, {}, key=request.key, key_arguments=request._asdict(), start_mark=mark, started=started
@@ -211,7 +217,8 @@ class Answers(SingleFlightAnswers):
         if value is None:
             return None
         self.pool.tally(experience)
-        return cast("list[Generation]", self._mark_served(key, value))
+        answer: list[Generation] = self._mark_served(key, value)
+        return answer
 
     def read(self, experience: Experience) -> list[Generation]:
         """The generations of a stored answer. Raises SerializationError if they cannot be read."""
@@ -262,20 +269,19 @@ class _Calls(Calls):
         except LangmemError as error:
             self._degrade(error, "semantic_errors")
 
-    def _put(self, call: Invocation, value: Any) -> Flow[bool]:
+    def _is_kept(self, call: Invocation, result: Any) -> bool:
         if self._rules.should_store is worth_storing and is_broken_off_silently(
-            call.key_arguments["llm_string"], value
+            call.key_arguments["llm_string"], result
         ):
-            self.counts.add("refused")
             return False
-        return (yield from super()._put(call, value))
+        return super()._is_kept(call, result)
 
     def _create(self, call: Invocation, value: Any, experience: Experience) -> Flow[Experience]:
         if self.paraphrases is not None:
-            return (yield from self._create_with_question(self.paraphrases, call, value, experience))
+            return self._create_with_question(self.paraphrases, call, value, experience)
         if self.tools is not None and not self._may_be_example(self.tools, call, value):
             experience = experience.model_copy(update={"req": None})  # no search finds it, so nobody is shown it
-        return (yield from super()._create(call, value, experience))
+        return super()._create(call, value, experience)
 
     def _create_with_question(
         self, paraphrases: Paraphrases, call: Invocation, value: Any, experience: Experience

@@ -78,8 +78,10 @@ def complete_llm_string(llm_string: str, *, was_asked: bool = False) -> str:
     frame: FrameType | None = sys._getframe(2).f_back  # noqa: SLF001 - the caller of the cache
     frames_left = sys.maxsize if llm_string.startswith(_PARTIAL_PREFIX) else _MAX_FRAMES
     while frame is not None and frames_left:
-        model = frame.f_locals.get("self")
-        if isinstance(model, BaseLanguageModel):
+        code = frame.f_code
+        # To read variables, Python makes a dictionary of all.
+        has_self = "self" in code.co_varnames or "self" in code.co_freevars or "self" in code.co_cellvars
+        if has_self and isinstance(model := frame.f_locals.get("self"), BaseLanguageModel):
             parameters = without_call_settings(frame.f_locals.get("kwargs", {}))
             if not isinstance(model, BaseLLM):
                 return with_omitted_parts(model, llm_string, parameters, was_asked=was_asked)
