@@ -39,7 +39,7 @@ def are_complete(args: str | None) -> bool:
 
 def with_numbered_calls(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Messages with their tool calls numbered in order, as models make up new ids each time."""
-    ids = call_ids(call for message in messages for call in message.get("tool_calls", ()))
+    ids = call_ids([call for message in messages for call in message.get("tool_calls", ())])
     return replace_call_ids(messages, {id_: f"call {n}" for n, id_ in enumerate(ids)}) if ids else messages
 
 

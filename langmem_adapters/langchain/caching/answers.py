@@ -193,9 +193,8 @@ class Answers(SingleFlightAnswers):
         # The latest call with this key counts if update gets another string object than lookup.
         latest, own = self._take_pending((request.key, 0)), self._take_pending((request.key, request.call))
         mark, started, _ = own if own.calls else latest
-        call = Invocation(
-            request, {}, key=request.key, key_arguments=request._asdict(), start_mark=mark, started=started
-        )
+        arguments = {"prompt": request.prompt, "llm_string": request.llm_string}
+        call = Invocation(request, {}, key=request.key, key_arguments=arguments, start_mark=mark, started=started)
         call.keeps = self.pool.writes and not self._calls._rules.is_judging  # noqa: SLF001 - as its calls do
         self._calls.note_request(call)
         yield from self._calls.finish(call, answer)
