@@ -63,7 +63,7 @@ def test_a_hit_takes_few_calls(tmp_path: Path, keep: float | None, most: int) ->
 
 def test_an_update_takes_few_calls(tmp_path: Path) -> None:
     cache = ExperienceCache(url=f"sqlite:///{tmp_path}/cache.db")
-    assert 60 < _functions_entered(lambda number: cache.update(_prompt(number), _MODEL, [_answer()])) <= 165
+    assert 60 < _functions_entered(lambda number: cache.update(_prompt(number), _MODEL, [_answer()])) <= 160
     assert cache.lookup(_prompt(7), _MODEL) is not None
 
 

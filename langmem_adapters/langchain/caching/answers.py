@@ -35,6 +35,7 @@ from langmem_adapters.langchain.caching.paraphrases import Paraphrases
 from langmem_adapters.langchain.caching.prompt import dumped_messages, last_question
 from langmem_adapters.langchain.caching.tools import DeterministicTools
 from langmem_adapters.model import Experience, Metric
+from langmem_adapters.validation import call_user_code
 
 _request_keys: ContextVar[list[str] | None] = ContextVar("langmem_noted", default=None)
 
@@ -269,11 +270,12 @@ class _Calls(Calls):
             self._degrade(error, "semantic_errors")
 
     def _is_kept(self, call: Invocation, result: Any) -> bool:
-        if self._rules.should_store is worth_storing and is_broken_off_silently(
-            call.key_arguments["llm_string"], result
-        ):
-            return False
-        return super()._is_kept(call, result)
+        if self._rules.should_store is not worth_storing:
+            return super()._is_kept(call, result)
+        llm_string = call.key_arguments["llm_string"]
+        return call_user_code(
+            "should_store", lambda: worth_storing(result) and not is_broken_off_silently(llm_string, result)
+        )
 
     def _create(self, call: Invocation, value: Any, experience: Experience) -> Flow[Experience]:
         if self.paraphrases is not None:
