@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias, cast
+from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from typing_extensions import Self
@@ -59,7 +59,7 @@ class _StoredModel(BaseModel):
     def to_data(self) -> dict[str, Any]:
         """The fields that differ from their defaults; values inside are not copied."""
         defaults = _field_defaults(type(self))
-        fields = {**self.__dict__, **self.model_extra} if self.model_extra else self.__dict__
+        fields = {**self.__dict__, **extra} if (extra := self.__pydantic_extra__) else self.__dict__
         data = {}
         for name, value in fields.items():
             default = defaults.get(name, _NO_DEFAULT)
@@ -72,13 +72,13 @@ class _StoredModel(BaseModel):
         """Read what :meth:`to_bytes` wrote. Raises SerializationError if it cannot be read."""
         if not is_tagged(data):
             try:
-                instance = cls.__pydantic_validator__.validate_json(data)  # parsed and validated in one go
+                instance: Self = cls.__pydantic_validator__.validate_json(data)  # parsed and validated in one go
             except ValueError:
                 pass  # the code below reports the error
             else:
-                if instance.__pydantic_extra__.pop("v", None) == FORMAT:
+                if instance.__pydantic_extra__ and instance.__pydantic_extra__.pop("v", None) == FORMAT:
                     instance.__pydantic_fields_set__.discard("v")
-                    return cast("Self", instance)
+                    return instance
         fields = decode(data)
         if not isinstance(fields, dict):
             raise SerializationError(f"a stored {cls.__name__} is not an object")

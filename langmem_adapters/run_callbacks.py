@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
 from typing import Any
 
 from langmem_adapters.flow import Flow, call_either, within
 
 _RUNTIME = "__pregel_runtime"
+_NO_RUN = nullcontext()
 _CHECKPOINT_KEYS = {"thread_id", "checkpoint_ns", "checkpoint_id", "checkpoint_map"}
 
 
@@ -20,15 +22,16 @@ def call_without_callbacks(
     return within(outside_run, call_either(call, acall, refusal, *args))
 
 
-@contextmanager
-def outside_run() -> Iterator[None]:
+def outside_run() -> AbstractContextManager[None]:
     """Keep what is called in this block out of the callbacks, streams and checkpoints of a run around it."""
     # Not imported here, and perhaps only now by another thread.
     variable = getattr(sys.modules.get("langchain_core.runnables.config"), "var_child_runnable_config", None)
     config = variable and variable.get()
-    if not (variable and config):
-        yield
-        return
+    return _outside(variable, config) if variable and config else _NO_RUN
+
+
+@contextmanager
+def _outside(variable: ContextVar[Any], config: dict[str, Any]) -> Iterator[None]:
     configurable = _without_graph(config.get("configurable") or {})
     token = variable.set({**config, "callbacks": None, "configurable": configurable})  # what else is configured stays
     try:

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from langmem_adapters.errors import ConfigurationError, LangmemError, SerializationError
 from langmem_adapters.flow import is_coroutine
-from langmem_adapters.model import Message, MessageData, Scope, ToolCall
+from langmem_adapters.model import Message, MessageData, Metric, Scope, ToolCall
 from langmem_adapters.protocols import Index, Store
 
 _OPTIONAL_MESSAGE_FIELDS = [name for name in Message.model_fields if name not in {"role", "content"}]
@@ -38,6 +38,7 @@ class MessageFields(TypedDict, total=False):
     host: Mapping[str, Mapping[str, Any]]
 
 
+_PLAIN_ANSWERS = frozenset({bool, type(None), Metric})  # what most functions of the user give
 _MAX_CHECKED_CLASSES = 256  # of stores and indexes: a history is made for each call
 
 T = TypeVar("T")
@@ -268,6 +269,8 @@ def call_user_code(label: str, decide: Callable[[], T]) -> T:
 
 def plain_answer(label: str, answer: T) -> T:
     """What a function of the user gave; what must be awaited, which would count as True, is a ConfigurationError."""
+    if type(answer) in _PLAIN_ANSWERS:
+        return answer
     if inspect.isawaitable(answer):  # from a lambda around a coroutine function, say
         if inspect.iscoroutine(answer):
             answer.close()  # otherwise Python warns that it was never awaited

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 from langmem_adapters import views
@@ -17,7 +18,7 @@ from langmem_adapters.experience.shelf.invalidation import StartMark, outdate
 from langmem_adapters.experience.shelf.shelf import Shelf
 from langmem_adapters.experience.switches import may_read, may_write
 from langmem_adapters.experience.transfer import read_lines
-from langmem_adapters.flow import Flow, step
+from langmem_adapters.flow import Flow, Step, step
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.language.analysis import matching
 from langmem_adapters.model import Experience, Metric, Score
@@ -82,8 +83,9 @@ class PoolFlows:
         if self.writes:
             key = key_of(stored.req, key)
             has_text = stored.req is not None
-            evicted_count = yield from step(self._shelf.put, key, stored.to_bytes(), evicted, has_text=has_text)
-            self._counts.add("evicted", evicted_count)
+            evicted_count = yield Step(partial(self._shelf.put, key, stored.to_bytes(), evicted, has_text=has_text))
+            if evicted_count:
+                self._counts.add("evicted", evicted_count)
             self._counts.add("stored")
         return stored
 
@@ -93,30 +95,31 @@ class PoolFlows:
         expires_at = experience.expires_at
         if not expires_at and self.ttl is not None:
             expires_at = now + self.ttl
-        return experience.model_copy(
-            update={
-                "tag": self.tag,
-                "uuid": experience.uuid or self._new_id(),
-                "timestamp": now if experience.timestamp is None else experience.timestamp,
-                "expires_at": expires_at,
-            }
-        )
+        fields: dict[str, Any] = {
+            "tag": self.tag,
+            "uuid": experience.uuid or self._new_id(),
+            "timestamp": now if experience.timestamp is None else experience.timestamp,
+            "expires_at": expires_at,
+        }
+        stored = experience.__copy__()
+        # The same as model_copy(update=…) with fields that the class has, in two thirds of the time.
+        stored.__dict__.update(fields)
+        stored.__pydantic_fields_set__.update(fields)
+        return stored
 
     def lookup_flow(self, key: str) -> Flow[Experience | None]:
         """:meth:`lookup`, as a part of a larger flow."""
-        experience = yield from self.read_flow(key)
+        experience = (yield from self.read_flow(key)) if self.reads else None
         self.tally(experience)
         return experience
 
     def read_flow(self, key: str) -> Flow[Experience | None]:
         """The experience under a key, not counted yet: pass it to :meth:`tally` once it is known whether it is served.
 
-        An unreadable entry is a miss, and is removed. An encrypted entry, or one of a newer version, is a miss too but
-        stays, as others can read it.
+        Call it only if the pool :attr:`reads`. An unreadable entry is a miss, and is removed. An encrypted entry, or
+        one of a newer version, is a miss too but stays, as others can read it.
         """
-        if not self.reads:
-            return None
-        data = yield from step(self._shelf.get, key_of(None, key))
+        data = yield Step(partial(self._shelf.get, key))
         if data is None:
             return None
         try:

@@ -283,17 +283,12 @@ class ExperienceCache(Shared, CachedModel, BaseCache):
         return Request(prompt, full_llm_string, request_key(prompt, full_llm_string), id(llm_string))
 
     def _look_up(self, tenant_cache: TenantCache, request: Request) -> Flow[list[Generation] | None]:
-        if not request.key:
-            self._counts.add("unkeyed")
-            return None
-        return (yield from tenant_cache.answers.look_up(request))
+        return tenant_cache.answers.look_up(request)
 
     def _keep(
         self, tenant_cache: TenantCache, request: Request, answer: Sequence[Generation]
     ) -> Flow[Invocation | None]:
-        if not request.key:
-            return None
-        return (yield from tenant_cache.answers.keep(request, answer))
+        return tenant_cache.answers.keep(request, answer)
 
     def _tune_threshold(
         self, pairs: Sequence[tuple[str, str, bool]], precision: float, progress: Progress

@@ -12,7 +12,6 @@ from langmem_adapters.experience.functions.calls import Calls
 from langmem_adapters.experience.functions.rules import Invocation, Rules
 from langmem_adapters.experience.model_answers import answer_text
 from langmem_adapters.experience.single_flight.asking import SingleFlightAnswers, StoredAnswers
-from langmem_adapters.flow import Flow
 from langmem_adapters.llamaindex.responses import (
     Recording,
     Response,
@@ -87,11 +86,10 @@ class Answers(SingleFlightAnswers):
 class _ResponseCalls(Calls):
     """Refuses responses that took all tokens they were allowed, as they were cut off, if ``should_store`` is ours."""
 
-    def _put(self, call: Invocation, value: Any) -> Flow[bool]:
-        if self._rules.should_store is worth_storing and reached_limit(value, call.key_arguments["limit"]):
-            self.counts.add("refused")
+    def _is_kept(self, call: Invocation, result: Any) -> bool:
+        if self._rules.should_store is worth_storing and reached_limit(result, call.key_arguments["limit"]):
             return False
-        return (yield from super()._put(call, value))
+        return super()._is_kept(call, result)
 
 
 class _ResponseConverter(StoredAnswers):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Final
 
 from langmem_adapters.keys import fingerprint
@@ -25,6 +25,8 @@ ADDRESS_FIELDS: Final = frozenset(
 _CLIENT_FIELDS: Final = ("root_client", "root_async_client", "client", "async_client", "_client", "_aclient")
 _CLIENT_LINKS: Final = ("_client", "_api_client", "client")  # from a client to the one that asks for it
 _ROUTER_LIMITS: Final = frozenset({"max_retries", "rpm", "stream_timeout", "timeout", "tpm", "weight"})
+_MAX_REMEMBERED = 256  # classes of models, and URLs
+_url_texts: dict[int, tuple[Any, str]] = {}  # by the id of the URL, which is held so that no other gets it
 _MAX_CLIENTS = 3  # a resource of a client, the client, and its HTTP client
 _DEFAULT_ADDRESSES: Final = frozenset(
     {
@@ -45,8 +47,14 @@ def unstated_address(model: Any) -> str:
     behind LiteLLM's router, also the hashes of the router's models.
     """
     attributes = {**(getattr(model, "__pydantic_private__", None) or {}), **getattr(model, "__dict__", {})}
+    kind: type = type(model)
+    lazy_names = _lazy_clients(kind)
+    urls = dict.fromkeys(
+        _client_address(model, attributes, name)
+        for name in _CLIENT_FIELDS
+        if attributes.get(name) is not None or name in lazy_names
+    )
     field_addresses = [str(attributes[name]).rstrip("/").lower() for name in ADDRESS_FIELDS if attributes.get(name)]
-    urls = dict.fromkeys(_client_address(model, attributes, name) for name in _CLIENT_FIELDS)
     unstated = [url for url in urls if url and not _is_expected(url, field_addresses)]
     return " ".join([*unstated, *dict.fromkeys(_routed_models(attributes.get("router")))])
 
@@ -59,11 +67,16 @@ def _is_expected(url: str, field_addresses: list[str]) -> bool:
 
 def _client_address(model: Any, attributes: Mapping[str, Any], name: str) -> str:
     """A client's address. One that the model would make at its first call is made now, or the key would change then."""
-    is_lazy = name not in attributes and isinstance(getattr(type(model), name, None), cached_property)
     try:
-        return _address(getattr(model, name) if is_lazy else attributes.get(name))
+        return _address(attributes[name] if name in attributes else getattr(model, name))
     except Exception:  # noqa: BLE001 - whatever is wrong with it, the model says when it is asked
         return ""
+
+
+@lru_cache(_MAX_REMEMBERED)
+def _lazy_clients(kind: type) -> list[str]:
+    """The clients that models of a class make at their first call."""
+    return [name for name in _CLIENT_FIELDS if isinstance(getattr(kind, name, None), cached_property)]
 
 
 def _routed_models(router: Any) -> Iterator[str]:
@@ -84,9 +97,21 @@ def _address(client: Any) -> str:
             break
         for url in _urls(client):
             if isinstance(url, str) or type(url).__name__ == "URL":
-                return "/".join((str(url).rstrip("/"), *_path_parts(client)))
+                return "/".join((_text(url).rstrip("/"), *_path_parts(client)))
         client = next((linked for link in _CLIENT_LINKS if (linked := getattr(client, link, None)) is not None), None)
     return ""
+
+
+def _text(url: Any) -> str:
+    """The text of a URL. httpx takes it apart and joins it again each time, though its URLs never change."""
+    if not type(url).__module__.startswith("httpx"):
+        return str(url)
+    remembered = _url_texts.get(id(url))
+    if remembered is None or remembered[0] is not url:
+        if len(_url_texts) >= _MAX_REMEMBERED:
+            _url_texts.clear()
+        remembered = _url_texts[id(url)] = (url, str(url))
+    return remembered[1]
 
 
 def _urls(client: Any) -> Iterator[Any]:

@@ -22,11 +22,13 @@ _Standard = dict[str, Any]
 
 def without_thoughts(text: str) -> str:
     """An answer's text without the thoughts that some servers write out in it; "" if it was cut off among them."""
-    thoughts, end_tag, rest = text.partition("</think>\n")
-    if end_tag and "<think>" not in thoughts:  # some servers put the opening <think> into the prompt
-        text = rest
-    before, last_tag, after = text.rpartition("</think>")  # behind the last end tag, no thought is searched for
-    answer = (_THOUGHT_PATTERN.sub("", before + last_tag) + after).strip()
+    if "</think>" in text:
+        thoughts, end_tag, rest = text.partition("</think>\n")
+        if end_tag and "<think>" not in thoughts:  # some servers put the opening <think> into the prompt
+            text = rest
+        before, last_tag, after = text.rpartition("</think>")  # behind the last end tag, no thought is searched for
+        text = _THOUGHT_PATTERN.sub("", before + last_tag) + after
+    answer = text.strip()
     return "" if answer.startswith("<think>") else answer
 
 

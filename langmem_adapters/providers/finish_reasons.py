@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from langmem_adapters.providers.usage import as_mapping, sent_data
@@ -19,7 +19,8 @@ _INCOMPLETE_REASONS = tuple(
 )
 _CALL_REASONS = ("tool_calls", "tool_call", "tool_use", "function_call")
 _REASON_FIELDS = frozenset({"finish_reason", "normalized_finish_reason", "stop_reason", "done_reason", "stopReason"})
-_REPORTED_FIELDS = (*_REASON_FIELDS, "refusal", "incomplete_details", "status")
+_ENDING_FIELDS = (*_REASON_FIELDS, "status")
+_REPORTED_FIELDS = (*_ENDING_FIELDS, "refusal", "incomplete_details")
 _REPORTING_PROVIDERS = frozenset(
     """anthropic deepseek fireworks google_genai groq mistralai openai openrouter
     perplexity xai""".split()  # noqa: SIM905 - one line a word, otherwise
@@ -33,8 +34,9 @@ def is_cut(report: Any) -> bool:
     if not isinstance(report, dict):
         report = {name: field(report, name) for name in _REPORTED_FIELDS}
     # By its end: chunks that repeat it, as OpenRouter's do, add up to "lengthlength".
-    if any(reason.endswith(_INCOMPLETE_REASONS) for reason in _reasons(report)):
-        return True
+    for reason in _reasons(report):
+        if reason.endswith(_INCOMPLETE_REASONS):
+            return True
     is_unfinished = report.get("status") in _UNFINISHED_STATUSES
     return is_unfinished or bool(report.get("refusal") or report.get("incomplete_details"))
 
@@ -44,9 +46,11 @@ def tells_of_call(report: Mapping[str, Any]) -> bool:
     return any(reason.endswith(_CALL_REASONS) for reason in _reasons(report))
 
 
-def _reasons(report: Mapping[str, Any]) -> Iterator[str]:
+def _reasons(report: Mapping[str, Any]) -> list[str]:
+    reasons = []
     for name in _REASON_FIELDS.intersection(report):
-        yield str(getattr(report[name], "name", report[name])).rpartition(".")[2].lower()
+        reasons.append(str(getattr(report[name], "name", report[name])).rpartition(".")[2].lower())  # noqa: PERF401
+    return reasons
 
 
 class Ending(NamedTuple):
@@ -89,8 +93,11 @@ def refuses(content: Any) -> bool:
 
 def is_broken_off(*reports: Mapping[str, Any]) -> bool:
     """Whether a provider that always tells why an answer ends did not: its stream did not come to the end."""
-    has_reason = any(report.get(name) for report in reports for name in (*_REASON_FIELDS, "status"))
-    return not has_reason and any(report.get("model_provider") in _REPORTING_PROVIDERS for report in reports)
+    for report in reports:
+        for name in _ENDING_FIELDS:
+            if report.get(name):
+                return False
+    return any(report.get("model_provider") in _REPORTING_PROVIDERS for report in reports)
 
 
 def _is_last(report: Mapping[str, Any]) -> bool | None:

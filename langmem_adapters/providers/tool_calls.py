@@ -39,13 +39,15 @@ def are_complete(args: str | None) -> bool:
 
 def with_numbered_calls(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Messages with their tool calls numbered in order, as models make up new ids each time."""
-    ids = call_ids(call for message in messages for call in message.get("tool_calls", ()))
+    ids = call_ids([call for message in messages for call in message.get("tool_calls", ())])
     return replace_call_ids(messages, {id_: f"call {n}" for n, id_ in enumerate(ids)}) if ids else messages
 
 
 def with_new_call_ids(message: dict[str, Any], new_id: Callable[[], str]) -> dict[str, Any]:
     """A message with new ids of its tool calls, in the form of the provider's own."""
-    ids = call_ids(message.get("tool_calls") or ())
+    if not (calls := message.get("tool_calls")):
+        return message
+    ids = call_ids(calls)
     return replace_call_ids(message, {id_: _id_like(id_, new_id()) for id_ in ids}) if ids else message
 
 

@@ -11,6 +11,7 @@ _THOUGHT_FIELDS = ("thoughts_token_count",)  # Google counts these beside its ca
 _OTHER_FIELDS = ("total_tokens", "total_token_count", "cache_read_input_tokens", "cache_creation_input_tokens")
 _COUNT_FIELDS = frozenset({*_INPUT_FIELDS, *_OUTPUT_FIELDS, *_THOUGHT_FIELDS, *_OTHER_FIELDS})
 _USAGE_FIELDS = frozenset({"amazon-bedrock-invocationMetrics", "token_count", "token_usage", "usage", "usage_metadata"})
+_ZEROED_FIELDS = _USAGE_FIELDS | _COUNT_FIELDS
 
 
 def with_zero_usage(report: Mapping[str, Any]) -> dict[str, Any]:
@@ -19,6 +20,8 @@ def with_zero_usage(report: Mapping[str, Any]) -> dict[str, Any]:
     >>> with_zero_usage({"usage": {"input_tokens": 3, "tier": "standard"}, "eval_count": 4, "model": "small"})
     {'usage': {'input_tokens': 0, 'tier': 'standard'}, 'eval_count': 0, 'model': 'small'}
     """
+    if _ZEROED_FIELDS.isdisjoint(report):
+        return {**report}
     return {
         name: _zeroed(value) if name in _USAGE_FIELDS else 0 if name in _COUNT_FIELDS else value
         for name, value in report.items()

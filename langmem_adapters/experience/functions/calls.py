@@ -8,8 +8,8 @@ import logging
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
 
@@ -19,7 +19,7 @@ from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.errors import ConfigurationError, LangmemError, SerializationError
 from langmem_adapters.experience.background_scoring import BackgroundScoring, PendingScore
 from langmem_adapters.experience.functions.arguments import Arguments
-from langmem_adapters.experience.functions.rules import Invocation, Rules, request_argument
+from langmem_adapters.experience.functions.rules import Held, Invocation, Rules, request_argument
 from langmem_adapters.experience.policies import build_context, judge_accepts
 from langmem_adapters.experience.pool import ExperiencePool, experience_namespace
 from langmem_adapters.experience.responses import Responses
@@ -55,7 +55,8 @@ class Calls(Shared):
         self._make_pool, self._rules = make_pool, rules
         self.arguments: Arguments = arguments
         self.responses: Responses = responses
-        self._stores_requests = rules.reads_requests if keep_requests is None else keep_requests
+        self._reads_requests = rules.reads_requests
+        self._stores_requests = self._reads_requests if keep_requests is None else keep_requests
         self._clock, self._timer, self._sleep, self._new_id = clock, timer, sleep, new_id
         self.flights: Flights = Flights()
         self._abandoned_leases: deque[bytes] = deque(maxlen=256)  # leases of abandoned calls, for which nobody waits
@@ -80,37 +81,40 @@ class Calls(Shared):
 
     def begin(self, call: Invocation) -> Flow[Invocation]:
         """Serve a call, or prepare it to be made. Blocking callers are within :meth:`held`, for interrupts."""
-        if self._rules.is_judging or not (self.pool.reads or self.pool.writes):
+        pool = self.pool
+        reads = pool.reads
+        if self._rules.is_judging or not (reads or pool.writes):
             return call
         try:
             bound = self.arguments.bind(call.args, call.kwargs)
         except TypeError:  # the function itself will raise it; if it returns all the same, the result is refused
-            call.keeps = self.pool.writes
+            call.keeps = pool.writes
             return call
         try:
-            yield from self._look_up(call, bound)
+            yield from self._look_up(pool, call, bound, reads=reads)
         except LangmemError as error:  # of a serializer or a key=, so that the call has no key
             self._degrade(error)
         self.counts.add("hits" if call.served else "misses")
         call.started = self._timer()
         return call
 
-    def _look_up(self, call: Invocation, bound: inspect.BoundArguments) -> Flow[None]:
-        pool = self.pool
+    def _look_up(
+        self, pool: ExperiencePool, call: Invocation, bound: inspect.BoundArguments, *, reads: bool
+    ) -> Flow[None]:
         call.key_arguments = self.arguments.key_arguments(bound)
         owner = self.arguments.owner_name(bound)
         call.key = self.arguments.key(call.key_arguments, owner)
-        if self._rules.reads_requests or self._stores_requests:
+        if self._reads_requests or self._stores_requests:
             call.made_by = self.arguments.function_fingerprint(owner)
-        if self._rules.reads_requests:
+        if self._reads_requests:
             call.req = self._request(call.key_arguments)
-        if pool.reads and (yield from self._serve(call)):
+        if reads and (yield from self._serve(call)):
             pool.tally(call.experience)
             return
         pool.tally(None)
         call.keeps, call.start_mark = pool.writes, pool.start_mark(call.key)
         with self.held(call):
-            if self._is_single_flight and pool.reads and pool.writes:
+            if self._is_single_flight and reads and pool.writes:
                 yield from self._join_flight(call)
             if call.served and call.experience:
                 pool.credit(call.experience)
@@ -127,7 +131,7 @@ class Calls(Shared):
         """Serve from the pool, if possible; with ``exact_only``, look only for an exact result that has come since."""
         try:
             experience = yield from self.pool.read_flow(call.key)
-            if experience is not None and (yield from self._accepts(call, experience)):
+            if experience is not None and (self._rules.judge is None or (yield from self._accepts(call, experience))):
                 yield from self._serve_experience(call, experience, call.key)
             if not (call.served or exact_only):
                 yield from self._serve_similar(call, experience)
@@ -136,9 +140,7 @@ class Calls(Shared):
         return call.served
 
     def _accepts(self, call: Invocation, experience: Experience) -> Flow[bool]:
-        """Whether an experience of this very request may be served. Its key proves the request, if that is not kept."""
-        if self._rules.judge is None:
-            return True
+        """Whether the judge accepts an experience of this very request: its key proves that, if it is not kept."""
         is_judged, call.refused = experience.uuid == call.refused, experience.uuid
         return not is_judged and (yield from self._judge_accepts(call, experience.model_copy(update={"req": call.req})))
 
@@ -267,7 +269,7 @@ class Calls(Shared):
     def _put(self, call: Invocation, value: Any) -> Flow[bool]:
         try:
             result = self.responses.as_returned(value)
-            if not call_user_code("should_store", lambda: self._rules.is_kept(result)):
+            if not self._is_kept(call, result):
                 self.counts.add("refused")
                 return False
             seconds = max(self._timer() - call.started, 0.0)
@@ -285,6 +287,10 @@ class Calls(Shared):
             return False
         return not call.is_outdated
 
+    def _is_kept(self, call: Invocation, result: Any) -> bool:  # noqa: ARG002 - for others
+        """Whether a result is worth keeping."""
+        return call_user_code("should_store", lambda: self._rules.is_kept(result))
+
     def refuse(self, error: SerializationError) -> None:
         """Count a result that cannot be kept, and log a warning."""
         self.counts.add("refused")
@@ -298,7 +304,7 @@ class Calls(Shared):
 
     def _create(self, call: Invocation, value: Any, experience: Experience) -> Flow[Experience]:  # noqa: ARG002 - for others
         """Put an experience into the pool. Subclasses also store here what belongs to the value."""
-        return (yield from self.pool.create_flow(experience, key=call.key))
+        return self.pool.create_flow(experience, key=call.key)
 
     def _give_back(self, flight: Flight) -> Flow[None]:
         lease, flight.lease = flight.lease, None  # taken first, as a cancelled caller may do the same at this moment
@@ -313,14 +319,9 @@ class Calls(Shared):
         """Mark that the call is being made, so that the same call from inside it does not wait for it."""
         return self.flights.led(call.flight)
 
-    @contextmanager
-    def held(self, call: Invocation) -> Iterator[None]:
+    def held(self, call: Invocation) -> AbstractContextManager[None]:
         """Hold a call while it is made, or its stream is read; if that fails or stops, let others try."""
-        try:
-            yield
-        except BaseException:
-            self.let_go(call)
-            raise
+        return Held(call, self.let_go)
 
     def let_go(self, call: Invocation) -> None:
         """Give up a call that failed, was interrupted, or need not be made. Does not wait for the store."""
@@ -343,6 +344,6 @@ class Calls(Shared):
 
     def score_later(self, call: Invocation, *, on_loop: bool = False) -> None:
         """Score a stored result in the background; with ``on_loop``, on this event loop if the scorer needs one."""
-        if call.experience is not None and call.stored and not call.is_outdated:
+        if self._rules.scorer is not None and call.experience is not None and call.stored and not call.is_outdated:
             begin = self.scoring.abegin if on_loop else self.scoring.begin
             begin(PendingScore(self.pool, call.key, call.experience, call.req, self.responses.for_scorer))

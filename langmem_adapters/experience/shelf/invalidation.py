@@ -46,6 +46,8 @@ class StartMark:
     @property
     def is_outdated(self) -> bool:
         """Whether the key was removed or refreshed since."""
+        if not _removals or _removals[-1].number < self._number:  # mostly: nothing was removed since
+            return False
         with _lock.held():
             later = list(itertools.takewhile(lambda removal: removal.number > self._number, reversed(_removals)))
         return len(later) == _MAX_REMOVALS or any(removal.affects(self._namespace, self._key) for removal in later)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 import threading
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
@@ -47,11 +46,12 @@ class _RequestArguments(Arguments):
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> inspect.BoundArguments:  # noqa: ARG002 - none
         """The arguments by name. ``Signature.bind`` would take a third of the time of a hit."""
-        return inspect.BoundArguments(self.signature, OrderedDict(zip(self._key_names, args, strict=True)))
+        arguments = dict(zip(self._key_names, args, strict=True))
+        return inspect.BoundArguments(self.signature, arguments)
 
     def key_arguments(self, bound: inspect.BoundArguments) -> dict[str, Any]:
         """All arguments."""
-        return dict(bound.arguments)
+        return bound.arguments
 
     def key(self, arguments: Mapping[str, Any], owner: str = "") -> str:  # noqa: ARG002 - of no method
         """The key of the request."""

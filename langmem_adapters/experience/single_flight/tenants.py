@@ -61,8 +61,9 @@ class Tenants(Shared, Generic[K]):
 
     def current_for_call(self) -> K | None:
         """:meth:`current` for a call; counts it as bypassed if there is no object."""
-        current = self.current()
-        if current is None:
+        if self._fixed_object is not None:
+            return self._fixed_object
+        if (current := self._find()) is None:
             self._counts.add("bypassed")
         return current
 

@@ -35,6 +35,7 @@ from langmem_adapters.langchain.caching.paraphrases import Paraphrases
 from langmem_adapters.langchain.caching.prompt import dumped_messages, last_question
 from langmem_adapters.langchain.caching.tools import DeterministicTools
 from langmem_adapters.model import Experience, Metric
+from langmem_adapters.validation import call_user_code
 
 _request_keys: ContextVar[list[str] | None] = ContextVar("langmem_noted", default=None)
 
@@ -159,9 +160,13 @@ class Answers(SingleFlightAnswers):
 
     def look_up(self, request: Request) -> Flow[list[Generation] | None]:
         """The answer to a request; None if the model must be called."""
+        if not request.key:
+            self._counts.add("unkeyed")
+            return None
         call = yield from self._calls.begin(Invocation(request, {}))
         if call.served:
-            return cast("list[Generation]", self._mark_served(call.key, call.value))
+            answer: list[Generation] = self._mark_served(call.key, call.value)
+            return answer
         if call.keeps:
             for call_id in (request.call, 0):
                 self._note_pending((request.key, call_id), call)
@@ -182,14 +187,15 @@ class Answers(SingleFlightAnswers):
             self._pending[name] = pending._replace(calls=pending.calls - 1)
         return pending
 
-    def keep(self, request: Request, answer: Sequence[Generation]) -> Flow[Invocation]:
-        """Keep the model's answer. Pass the result to :meth:`score`."""
+    def keep(self, request: Request, answer: Sequence[Generation]) -> Flow[Invocation | None]:
+        """Keep the model's answer. Pass the result to :meth:`score`; None, if the request has no key."""
+        if not request.key:
+            return None
         # The latest call with this key counts if update gets another string object than lookup.
-        latest, own = (self._take_pending((request.key, call_id)) for call_id in (0, request.call))
+        latest, own = self._take_pending((request.key, 0)), self._take_pending((request.key, request.call))
         mark, started, _ = own if own.calls else latest
-        call = Invocation(
-            request, {}, key=request.key, key_arguments=request._asdict(), start_mark=mark, started=started
-        )
+        arguments = {"prompt": request.prompt, "llm_string": request.llm_string}
+        call = Invocation(request, {}, key=request.key, key_arguments=arguments, start_mark=mark, started=started)
         call.keeps = self.pool.writes and not self._calls._rules.is_judging  # noqa: SLF001 - as its calls do
         self._calls.note_request(call)
         yield from self._calls.finish(call, answer)
@@ -211,7 +217,8 @@ class Answers(SingleFlightAnswers):
         if value is None:
             return None
         self.pool.tally(experience)
-        return cast("list[Generation]", self._mark_served(key, value))
+        answer: list[Generation] = self._mark_served(key, value)
+        return answer
 
     def read(self, experience: Experience) -> list[Generation]:
         """The generations of a stored answer. Raises SerializationError if they cannot be read."""
@@ -262,20 +269,20 @@ class _Calls(Calls):
         except LangmemError as error:
             self._degrade(error, "semantic_errors")
 
-    def _put(self, call: Invocation, value: Any) -> Flow[bool]:
-        if self._rules.should_store is worth_storing and is_broken_off_silently(
-            call.key_arguments["llm_string"], value
-        ):
-            self.counts.add("refused")
-            return False
-        return (yield from super()._put(call, value))
+    def _is_kept(self, call: Invocation, result: Any) -> bool:
+        if self._rules.should_store is not worth_storing:
+            return super()._is_kept(call, result)
+        llm_string = call.key_arguments["llm_string"]
+        return call_user_code(
+            "should_store", lambda: worth_storing(result) and not is_broken_off_silently(llm_string, result)
+        )
 
     def _create(self, call: Invocation, value: Any, experience: Experience) -> Flow[Experience]:
         if self.paraphrases is not None:
-            return (yield from self._create_with_question(self.paraphrases, call, value, experience))
+            return self._create_with_question(self.paraphrases, call, value, experience)
         if self.tools is not None and not self._may_be_example(self.tools, call, value):
             experience = experience.model_copy(update={"req": None})  # no search finds it, so nobody is shown it
-        return (yield from super()._create(call, value, experience))
+        return super()._create(call, value, experience)
 
     def _create_with_question(
         self, paraphrases: Paraphrases, call: Invocation, value: Any, experience: Experience

@@ -21,10 +21,12 @@ from langmem_adapters.providers.usage import with_zero_usage
 _CALL_KEYS = frozenset({"function_call", "tool_calls"})  # of additional_kwargs, if LangChain does not read the calls
 _OPENAI_CALL_TYPES = ("apply_patch_call", "computer_call", "mcp_approval_request")  # not taken without their thought
 # In what the models tell that do not say in their answers who gave them.
-_OLLAMA_MARKS = ("('_type', 'chat-ollama')", "('_type', 'ollama-llm')")
-_REASON_MARKS = ("('_type', 'perplexitychat')", "('_type', 'chat-nvidia-ai-playground')")
+_TYPE_MARK = "('_type', '"
+_OLLAMA_MARKS = (f"{_TYPE_MARK}chat-ollama')", f"{_TYPE_MARK}ollama-llm')")
+_REASON_MARKS = (f"{_TYPE_MARK}perplexitychat')", f"{_TYPE_MARK}chat-nvidia-ai-playground')")
 _REPORTING = {"model_provider": "perplexity"}  # as of any provider that always tells
-_CLAUDE_MARKS = ('"ChatBedrock"', "anthropic.")  # other models give this class no reason, or under other names
+_BEDROCK_MARK = '"ChatBedrock"'
+_CLAUDE_MARKS = (_BEDROCK_MARK, "anthropic.")  # other models give this class no reason, or under other names
 _CONTAINER_KEY = "container"  # Anthropic's sandbox, which belongs to the first caller and has that caller's files
 
 
@@ -39,6 +41,8 @@ def is_broken_off_silently(llm_string: str, generations: Sequence[Generation]) -
     One of Ollama always tells that it is done. A stream of Perplexity, NVIDIA or, by ``ChatBedrock``, Claude tells its
     reason. An answer of Perplexity that was not streamed has a model name, no ``generation_info`` and no reason.
     """
+    if _TYPE_MARK not in llm_string and _BEDROCK_MARK not in llm_string:
+        return False
     infos = [generation.generation_info or {} for generation in generations]
     metadata = [one.message.response_metadata for one in generations if isinstance(one, ChatGeneration)]
     if any(mark in llm_string for mark in _OLLAMA_MARKS):
@@ -51,10 +55,10 @@ def is_broken_off_silently(llm_string: str, generations: Sequence[Generation]) -
 
 
 def _is_whole(generation: Generation) -> bool:
-    metadata = [generation.generation_info or {}]
+    metadata = [generation.generation_info] if generation.generation_info else []
     if isinstance(generation, ChatGeneration):
         message = generation.message
-        metadata += [message.response_metadata, message.additional_kwargs]
+        metadata += filter(None, (message.response_metadata, message.additional_kwargs))
         if getattr(message, "invalid_tool_calls", None):
             return False
         content = message.content if isinstance(message.content, list) else []

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, is_dataclass
 from enum import Enum
+from functools import lru_cache
 from types import BuiltinFunctionType, FrameType
 from typing import Any, TypeAlias, TypeGuard, TypeVar
 
@@ -38,6 +39,7 @@ _SNAPSHOT_KEY = "_langmem_seen"
 _description_lock = ForkSafeLock()
 _PARTIAL_PREFIX = "[('"  # how LangChain's description begins if it is no dump of the whole model
 _NOT_DUMPED_MARK = '"not_implemented"'  # LangChain's dump of an object whose contents it does not dump
+_MAX_CLASSES = 256  # of models
 _MAX_FRAMES = 5  # callers of the cache that are looked at: only an address could be missing from the dump of a model
 # Fields that few models describe, even of those that describe their name.
 _RARELY_DESCRIBED = ADDRESS_FIELDS | {"default_headers", "default_query", "output_version"}
@@ -78,8 +80,10 @@ def complete_llm_string(llm_string: str, *, was_asked: bool = False) -> str:
     frame: FrameType | None = sys._getframe(2).f_back  # noqa: SLF001 - the caller of the cache
     frames_left = sys.maxsize if llm_string.startswith(_PARTIAL_PREFIX) else _MAX_FRAMES
     while frame is not None and frames_left:
-        model = frame.f_locals.get("self")
-        if isinstance(model, BaseLanguageModel):
+        code = frame.f_code
+        # To read variables, Python makes a dictionary of all.
+        has_self = "self" in code.co_varnames or "self" in code.co_freevars or "self" in code.co_cellvars
+        if has_self and isinstance(model := frame.f_locals.get("self"), BaseLanguageModel):
             parameters = without_call_settings(frame.f_locals.get("kwargs", {}))
             if not isinstance(model, BaseLLM):
                 return with_omitted_parts(model, llm_string, parameters, was_asked=was_asked)
@@ -145,7 +149,7 @@ def _with_parameter_values(llm_string: str, parameters: Mapping[str, Any]) -> st
     That text is their ``repr``: of an array only its ends, of a model not the fields that it hides. Raises
     SerializationError for a tensor, and for a text that is only an address, which may be another object's by then.
     """
-    if not llm_string.endswith("]") or _is_json(parameters):
+    if not parameters or not llm_string.endswith("]") or _is_json(parameters):
         return llm_string
     values = list(_value_fingerprints(without_call_settings(parameters)))
     return _appended(llm_string, "given", values) if values else llm_string
@@ -256,6 +260,7 @@ def _partial_description(model: BaseLanguageModel[Any]) -> Mapping[str, Any]:
     return {} if is_dumped else model._identifying_params  # noqa: SLF001 - the way to ask
 
 
+@lru_cache(_MAX_CLASSES)
 def _excluded_fields(kind: type[BaseLanguageModel[Any]]) -> set[str]:
     """Fields that say where and how a model is asked, but are excluded from a dump, such as OpenRouter's headers."""
     return {name for name in _RARELY_DESCRIBED & kind.model_fields.keys() if kind.model_fields[name].exclude}

@@ -134,8 +134,11 @@ def _visible_prompt(prompt: str) -> Any:
 
 def _continued_ids(prompt: str, llm_string: str) -> list[Any]:
     """The responses or containers that a request may continue from, if the provider keeps what was said before."""
-    name_of_mark = {_PREVIOUS_RESPONSE_MARK: "id", _CONTAINER_MARK: "container"}
-    names = [name for mark, name in name_of_mark.items() if mark in llm_string]
+    names = []
+    if _PREVIOUS_RESPONSE_MARK in llm_string:
+        names.append("id")
+    if _CONTAINER_MARK in llm_string:
+        names.append("container")
     if not names:
         return []
     metadata = [message["kwargs"].get("response_metadata") for message in dumped_messages(prompt)]

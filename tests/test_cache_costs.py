@@ -1,0 +1,95 @@
+"""What LangChain's cache does for a hit and for an update, counted: a check that is added must be a cheap one."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType, SimpleNamespace
+
+import pytest
+from langchain_core.language_models import FakeListChatModel
+from langchain_core.load import dumps
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.outputs import ChatGeneration
+
+import langmem_adapters
+from langmem_adapters.langchain import ExperienceCache
+from langmem_adapters.providers.addresses import _url_texts, unstated_address
+
+_PACKAGE = str(Path(langmem_adapters.__file__).parent)
+_MODEL = '{"lc": 1, "type": "constructor", "id": ["langchain", "Model"], "kwargs": {"temperature": 0.0}}---[]'
+
+
+def _answer() -> ChatGeneration:
+    tokens = {"input_tokens": 1, "output_tokens": 2, "total_tokens": 3}
+    metadata = {"model_name": "small", "finish_reason": "stop"}
+    return ChatGeneration(message=AIMessage("Paris", usage_metadata=tokens, response_metadata=metadata))
+
+
+def _prompt(number: int) -> str:
+    return dumps([HumanMessage(f"What is the capital of country {number}?")])
+
+
+def _functions_entered(call: Callable[[int], object]) -> int:
+    """How often a function of this package is entered or resumed, after some calls in which things are made once."""
+    counts = []
+    for number in range(8):
+        entered = 0
+
+        def count(frame: FrameType, event: str, _: object) -> None:
+            nonlocal entered
+            entered += event == "call" and frame.f_code.co_filename.startswith(_PACKAGE)
+
+        former = sys.getprofile()
+        sys.setprofile(count)
+        try:
+            call(number)
+        finally:
+            sys.setprofile(former)
+        counts.append(entered)
+    return min(counts)
+
+
+@pytest.mark.parametrize(("keep", "most"), [(None, 78), (60, 39)])
+def test_a_hit_takes_few_calls(tmp_path: Path, keep: float | None, most: int) -> None:
+    cache = ExperienceCache(url=f"sqlite:///{tmp_path}/cache.db", keep=keep)
+    cache.update(_prompt(0), _MODEL, [_answer()])
+    assert 20 < _functions_entered(lambda _: cache.lookup(_prompt(0), _MODEL)) <= most
+    hit = cache.lookup(_prompt(0), _MODEL)
+    assert hit is not None
+    assert hit[0].text == "Paris"
+
+
+def test_an_update_takes_few_calls(tmp_path: Path) -> None:
+    cache = ExperienceCache(url=f"sqlite:///{tmp_path}/cache.db")
+    assert 60 < _functions_entered(lambda number: cache.update(_prompt(number), _MODEL, [_answer()])) <= 160
+    assert cache.lookup(_prompt(7), _MODEL) is not None
+
+
+def test_a_hit_of_a_model_takes_few_calls(tmp_path: Path) -> None:
+    model = FakeListChatModel(responses=["Paris"], cache=ExperienceCache(url=f"sqlite:///{tmp_path}/cache.db"))
+    assert model.invoke("Hi").text == "Paris"
+    assert 40 < _functions_entered(lambda _: model.invoke("Hi")) <= 120
+
+
+def test_a_url_is_remembered_with_its_own_text() -> None:
+    class URL:
+        __module__ = "httpx"
+
+        def __init__(self, text: str) -> None:
+            self.text = text
+            made.append(text)
+
+        def __str__(self) -> str:
+            written.append(self.text)
+            return self.text
+
+    made: list[str] = []
+    written: list[str] = []
+    for number in range(1000):  # most have the id of an earlier one
+        client = SimpleNamespace(base_url=URL(f"https://host-{number}/v1"))
+        assert unstated_address(SimpleNamespace(client=client)) == f"https://host-{number}/v1"
+        assert unstated_address(SimpleNamespace(client=client)) == f"https://host-{number}/v1"
+    assert written == made
+    assert len(_url_texts) <= 256
