@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
+from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from langmem_adapters.indexes.lexical_keyed import KeyedLexicalIndex
 from langmem_adapters.indexes.lexical_query import query_terms
 from langmem_adapters.language.analysis import STOP_WORDS, analyze
 from langmem_adapters.language.features import query_features
+from langmem_adapters.language.query_dates import with_dates
 from langmem_adapters.language.questions import asked_part, separate_questions, subject_of
 from langmem_adapters.protocols import Document
 from langmem_adapters.recall.memories import RECALLED
@@ -45,6 +47,21 @@ AROUND = "We had coffee, cake and a biscuit. {} Thanks a lot!"
         ("\u4f60\u597d\uff01\u8f66\u5728\u54ea\u91cc\uff1f\u8c22\u8c22", "\u8f66\u5728\u54ea\u91cc\uff1f"),
         ("> quoted line\n\nWho said \u201cI am late?\u201d\nBest, Ada", "Who said \u201cI am late?\u201d"),
         ("Really?! You know. Which shed?", "Really?!  Which shed?"),
+        ("We met. Where is my bike now. Thanks!", "Where is my bike now."),
+        (
+            "i met ben at the lake and we ate a lot of cake so tell me where my red bike is",
+            "where my red bike is",
+        ),
+        (
+            "i met ben at the lake and we ate cake so where did i leave my old red bike last week as i need it soon",
+            "where did i leave my old red bike last week as i",
+        ),
+        ("We met at the lake and ate a lot of cake with Ben and Ada, so where is my bike?", "where is my bike?"),
+        ("ich war den ganzen tag am see und wir haben kuchen gegessen also wo ist mein fahrrad", "wo ist mein fahrrad"),
+        ("> Who comes to the party?\n\nWhere is my bike?", "Where is my bike?"),
+        ("```js\nlet bike = shed ?? none;\n```\nWhere is my bike?", "Where is my bike?"),
+        ("> Who comes to the party?", "> Who comes to the party?"),
+        ("Ada, who met us. " * 5 + "Bye.", "Ada, who met us. " * 5 + "Bye."),
         ("", ""),
         ("?", "?"),
     ],
@@ -144,13 +161,45 @@ def test_small_talk_around_a_question_does_not_lead_away_from_it(memory: LongTer
     assert found(memory, AROUND.format("The red bike, I mean."))[0] == "chat"
 
 
-def test_a_long_text_beside_a_question_counts_no_more_than_two_sentences() -> None:
+def test_a_text_beside_a_question_counts_less_the_longer_it_is() -> None:
     asides = [f"word{n}" for n in range(120)]
     counts = query_terms(f"{' '.join(asides)}.\nWhere is my bike?", analyze, STOP_WORDS)
     assert counts[analyze("bike")[0]] == 1
-    assert sum(counts[aside] for aside in asides) == pytest.approx(12)
+    assert sum(counts[aside] for aside in asides) == pytest.approx(2.4)
     few = query_terms(f"{' '.join(asides[:24])}.\nWhere is my bike?", analyze, STOP_WORDS)
     assert {few[aside] for aside in asides[:24]} == {0.5}
+
+
+def test_a_word_of_a_question_counts_less_where_it_stands_beside_it() -> None:
+    assert query_terms("Bike, bike. Where is my bike?", analyze, STOP_WORDS) == {analyze("bike")[0]: 2}
+
+
+def test_a_question_that_was_spoken_is_told_from_small_talk(memory: LongTermMemory) -> None:
+    spoken = (
+        "hey we had coffee and a cake and a biscuit this morning with ben so tell me where is the red bike thanks a lot"
+    )
+    assert found(memory, spoken)[0] == "bike"
+
+
+LOG = "2023-05-08 10:11 reading the first of the pages\n2023-06-09 11:12 reading the last one of the many pages\n" * 4
+
+
+def test_dates_of_a_text_pasted_beside_a_question_are_not_looked_for() -> None:
+    question = "Who painted the shed?"
+    assert not query_features(f"{LOG}{question}").date
+    assert not {"mai", "june", "2023", "day8", "day9"} & query_terms(f"{LOG}{question}", analyze, STOP_WORDS).keys()
+    dated = query_terms(f"{LOG}Who painted the shed on 5 July 2022?", analyze, STOP_WORDS)
+    assert {"juli", "2022", "day5"} <= dated.keys()
+    assert "day8" not in dated
+    short = query_terms(f"We met on 2023-05-08. {question}", analyze, STOP_WORDS)
+    assert short["day8"] == 1
+
+
+def test_a_day_named_in_a_question_counts_up_to_the_longest_text() -> None:
+    now = datetime(2023, 5, 8, 12, tzinfo=timezone.utc).timestamp()
+    question = "What did I do last week?"
+    text = f"{'We met. ' * 40}"[: 300 - len(question)] + question
+    assert query_features(with_dates(text, now)).date == query_features("2023-05-01/2023-05-07").date
 
 
 def test_what_stands_beside_a_question_is_searched_for_too(memory: LongTermMemory) -> None:

@@ -7,12 +7,12 @@ from collections import Counter
 
 from langmem_adapters.language.analysis import Analyzer
 from langmem_adapters.language.foreign_stop_words import foreign_stop_words
-from langmem_adapters.language.query_dates import possible_day_words, split_dates
+from langmem_adapters.language.query_dates import dated_part, possible_day_words, split_dates
 from langmem_adapters.language.questions import asked_part, split_framing
 
 ASIDE_WEIGHT = 0.5
 """How much a word counts that is said beside a question: it may be small talk, or what the question is about."""
-_MAX_ASIDE_TERMS = 24  # more of them, as of a mail beside a question, count together as so many
+_MAX_ASIDE_TERMS = 24  # more of them, as of a mail beside a question, count less together the more they are
 _STOP_WORD_WEIGHT = 0.1
 _QUERY_END_CHARS = 100_000  # read at the beginning and at the end of a longer query
 
@@ -24,16 +24,21 @@ def query_terms(query: str, analyzer: Analyzer, stop_words: frozenset[str]) -> d
     question counts half. A date that it names becomes the words that a document of that date has; a number alone may
     be a day.
     """
-    query, named_date_words = split_dates(truncate_query(query))
+    query = truncate_query(query)
+    dated = dated_part(query)
+    named_date_words, day_words = split_dates(dated)[1], possible_day_words(dated)
+    query = split_dates(query)[0]
     terms = analyzer(query)
     informative_terms = [term for term in terms if term not in stop_words]
     counts: dict[str, float] = {**Counter(informative_terms or terms)}
     plain, framing = split_framing(query)
-    asked = asked_part(plain)
-    asked_terms = {*terms} if asked == plain else {*analyzer(asked)}
-    if not asked_terms.isdisjoint(counts):  # otherwise what it asks about is all elsewhere
-        aside_weight = ASIDE_WEIGHT * min(1.0, _MAX_ASIDE_TERMS / max(1, len(counts.keys() - asked_terms)))
-        counts = {term: count if term in asked_terms else aside_weight * count for term, count in counts.items()}
+    asked = split_framing(asked_part(query))[0]
+    asked_terms = Counter(terms if asked == plain else analyzer(asked))
+    if not asked_terms.keys().isdisjoint(counts):  # otherwise what it asks about is all elsewhere
+        aside_weight = ASIDE_WEIGHT * min(1.0, _MAX_ASIDE_TERMS / max(1, len(counts.keys() - asked_terms))) ** 2
+        for term, count in counts.items():
+            asked_count = min(asked_terms[term], count)
+            counts[term] = asked_count + aside_weight * (count - asked_count)
     # Not all that the plain text lacks: without "bitte" it may be taken for English, in which words have no parts.
     framing_terms = {*analyzer(framing)}.difference(analyzer(plain)) if framing and plain.strip() else set[str]()
     if not framing_terms.issuperset(counts):
@@ -41,7 +46,6 @@ def query_terms(query: str, analyzer: Analyzer, stop_words: frozenset[str]) -> d
     if foreign_words := foreign_stop_words(query):
         light_terms = analyzer(" ".join(foreign_words))
         counts |= {term: _STOP_WORD_WEIGHT * counts[term] for term in light_terms if term in counts}
-    day_words = possible_day_words(query)
     if named_date_words:
         return dict.fromkeys(analyzer(f"{named_date_words} {day_words}"), 1.0) | counts
     if day_words:

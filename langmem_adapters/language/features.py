@@ -13,7 +13,7 @@ from typing import NamedTuple
 from langmem_adapters.language.analysis import STOP_WORDS
 from langmem_adapters.language.dates import DAYS, MONTHS
 from langmem_adapters.language.lists import word_set
-from langmem_adapters.language.query_dates import NamedDate, named_date
+from langmem_adapters.language.query_dates import NamedDate, dated_part, named_date
 from langmem_adapters.language.questions import asked_part
 
 QUESTION, ASKS, FIRST_PERSON, TIME, NUMBER, NAMES, ANSWER = 1, 2, 4, 8, 16, 32, 64
@@ -84,7 +84,7 @@ def query_features(query: str) -> QueryFeatures:
         role = "assistant"
     when = bool(words & _WHEN_WORDS) or bool(words & {"date", "month", "year"} and words & {"what", "which"})
     how_many = ("how" in words and bool(words & _WORDS_AFTER_HOW)) or bool(words & _HOW_MANY_WORDS)
-    return QueryFeatures(when, how_many, bool(words & _WHO_WORDS), named_date(asked) or named_date(query), role)
+    return QueryFeatures(when, how_many, bool(words & _WHO_WORDS), named_date(dated_part(query)), role)
 
 
 def named_speakers(query: str, speakers: Collection[str]) -> tuple[frozenset[str], str]:

@@ -48,6 +48,8 @@ def _question_and_stop_words(text: str) -> tuple[frozenset[str], frozenset[str]]
 
 
 _LANGUAGE_WORDS = [_question_and_stop_words(text) for text in _LANGUAGES]
+FOREIGN_QUESTION_WORDS = frozenset[str]().union(*[words for words, _ in _LANGUAGE_WORDS]) - {"por"}
+"""The question words of all these languages; "por" also means "for"."""
 
 
 def foreign_stop_words(text: str) -> frozenset[str]:

@@ -16,9 +16,11 @@ from typing import NamedTuple
 
 from langmem_adapters.language.dates import ISO_DATE, MONTHS, day_of, relative_span
 from langmem_adapters.language.lists import word_set
+from langmem_adapters.language.questions import asked_part
 from langmem_adapters.language.relative_dates import QUOTED_PATTERN, relative_spans
 
 _MAX_QUERY_CHARS = 300  # of a query that may name a relative date: a longer one was pasted
+_MAX_DATED_CHARS = _MAX_QUERY_CHARS + len(" 2026-03-02/2026-03-08")
 _MAX_INTERVAL_DAYS = 31  # each has words of its own
 _MONTH_WORDS = (  # in German, French, Spanish, Italian, Portuguese, Dutch and Russian, and as they are cut short
     "jan januar jänner janvier enero gennaio janeiro januari января январе январь",
@@ -43,7 +45,6 @@ _TODAY_PATTERN = re.compile(r"\b(?:today|tonight|this (?:morning|afternoon|eveni
 _PAST_WORDS = word_set("been did had happened said told was were")
 _NUMERIC_DATE_PATTERN = re.compile(rf"{ISO_DATE}(?:/{ISO_DATE})?|\b(\d\d?)\.\s?(\d\d?)\.((?:19|20)\d\d)\b")
 _EAST_ASIAN_DATE_PATTERN = re.compile(r"(?:((?:19|20)\d\d)\s?[年년]\s?)?(\d\d?)\s?[月월](?:\s?(\d\d?)\s?[日号일])?")
-_QUESTION_PATTERN = re.compile(r"[^.!?\u061f\uff1f\u3002]*[?\u061f\uff1f]")
 _WORD_PATTERN = re.compile(r"[\w']+")
 _YEAR_PATTERN = re.compile(r"(?:19|20)\d\d")
 _DAY_PATTERN = re.compile(r"([12]?\d|3[01])(?:st|nd|rd|th|er|º)?")
@@ -92,6 +93,12 @@ def named_date(query: str) -> NamedDate:
     return _numeric_date(query) or _written_date(query)
 
 
+def dated_part(query: str) -> str:
+    """Where a query's dates are: in its question, or else in all of it, unless that is so long that it was pasted."""
+    asked = asked_part(query)
+    return asked if named_date(asked) or len(query) > _MAX_DATED_CHARS else query
+
+
 def split_dates(query: str) -> tuple[str, str]:
     """A query without the dates that it names in digits, and the words of these and of :func:`named_date`."""
     dates = [named_date(query), *map(_date_of_match, _NUMERIC_DATE_PATTERN.finditer(query))]
@@ -118,7 +125,7 @@ def with_dates(query: str, now: float) -> str:
     if today is None or len(query) > _MAX_QUERY_CHARS or named_date(query):
         return query
     text = QUOTED_PATTERN.sub(" ", unicodedata.normalize("NFC", query).lower().replace("\u2019", "'"))
-    text = " ".join(_QUESTION_PATTERN.findall(text)) or text
+    text = asked_part(text)
     span = next(relative_spans(text, today), None)
     if span is None and _TODAY_PATTERN.search(text):
         span = relative_span(today, "day", 0)

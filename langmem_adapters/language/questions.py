@@ -5,27 +5,35 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 
 from langmem_adapters.language.analysis import STOP_WORDS, words_of
-from langmem_adapters.language.foreign_stop_words import foreign_stop_words
+from langmem_adapters.language.foreign_stop_words import FOREIGN_QUESTION_WORDS, foreign_stop_words
 from langmem_adapters.language.lists import word_set
 
-# Words with which one greets, thanks and says that one asks, in English, German, French, Spanish, Italian, Portuguese
+# How one greets and thanks, and how one says that one asks, in English, German, French, Spanish, Italian, Portuguese
 # and Dutch.
-_FRAMING_PATTERN = re.compile(
-    r"\b(?:hello|hey|hi|ok|okay|please|thx|thanks(?: a lot| so much)?|thank you(?: (?:so|very) much)?)\b"
-    r"|\b(?:can|could|will|would) you (?:please )?(?:remind|tell) me\b|\bdo you (?:still )?(?:know|recall|remember)\b"
+_GREETINGS = (
+    r"\b(?:hello|hey|hi|ok|okay|please|thx|thanks(?: a lot| so much)?|thank you(?: (?:so|very) much)?"
+    r"|hallo|bitte|danke|bonjour|salut|merci|s['\u2019]il (?:te|vous) plaît|hola|gracias|por favor"
+    r"|ciao|grazie|per favore|olá|obrigad[ao]|hoi|bedankt|alsjeblieft|alstublieft)\b"
+)
+_ASKING = (
+    r"\b(?:can|could|will|would) you (?:please )?(?:remind|tell) me\b|\bdo you (?:still )?(?:know|recall|remember)\b"
     r"|(?:^|[.!?:,\n]) *(?:please )?(?:remind|tell) me\b|\blet me know\b"
     r"|\bi (?:am wondering|was wondering|wonder|want to know|would like to know)\b|\bi['\u2019]d like to know\b"
-    r"|\b(?:hallo|bitte|danke|weißt du(?: noch)?|sag mir|(?:kannst|könntest) du mir (?:bitte )?sagen)\b"
-    r"|\b(?:bonjour|salut|merci|s['\u2019]il (?:te|vous) plaît|dis-moi|tu te souviens)\b"
-    r"|\b(?:peux|pourrais)-tu me (?:dire|rappeler)\b"
-    r"|\b(?:hola|gracias|por favor|dime|(?:puedes|podrías) (?:decirme|recordarme))\b"
-    r"|\b(?:ciao|grazie|per favore|dimmi|(?:puoi|potresti) (?:dirmi|ricordarmi))\b"
-    r"|\b(?:olá|obrigad[ao]|diga-me|me diga|pode me dizer)\b"
-    r"|\b(?:hoi|bedankt|alsjeblieft|alstublieft|weet je(?: nog)?|(?:kun|kan) je me (?:vertellen|zeggen))\b",
-    re.IGNORECASE,
+    r"|\b(?:weißt du(?: noch)?|sag mir|(?:kannst|könntest) du mir (?:bitte )?sagen)\b"
+    r"|\b(?:dis-moi|tu te souviens|(?:peux|pourrais)-tu me (?:dire|rappeler))\b"
+    r"|\b(?:dime|(?:puedes|podrías) (?:decirme|recordarme)|dimmi|(?:puoi|potresti) (?:dirmi|ricordarmi))\b"
+    r"|\b(?:diga-me|me diga|pode me dizer)\b|\b(?:weet je(?: nog)?|(?:kun|kan) je me (?:vertellen|zeggen))\b"
 )
+_FRAMING_PATTERN = re.compile(f"{_GREETINGS}|{_ASKING}", re.IGNORECASE)
+_OPENING = (  # of a question: "who", or that one asks
+    rf"\b(?:what|when|where|who|whom|whose|which|why|how|{'|'.join(sorted(FOREIGN_QUESTION_WORDS))})\b|{_ASKING}"
+)
+_OPENING_PATTERN = re.compile(_OPENING, re.IGNORECASE)
+_MAX_SENTENCE_WORDS = 16  # of one that says nothing but what it asks
+_CLAUSE_PATTERN = re.compile(rf"(?={_OPENING})(?=(\s*\S{{1,64}}(?:\s+\S{{1,64}}){{0,11}}))", re.IGNORECASE)  # 12 words
 # Words that may refer to what was said before.
 _REFERRING_WORDS = word_set("he him it she that them then there these they this those")
 _QUESTION_MARKS = ("?", "\uff1f", "\u061f")
@@ -34,20 +42,32 @@ _SENTENCE_END_PATTERN = re.compile(
     r"(?<=[!?\u061f])(?=\s)|(?<=[\n\u3002\uff01\uff1f])"  # the marks of Chinese need no space
     r"|(?<=\w{3}\.)(?<!\b[A-Z][a-z]{2}\.)(?<!\b[A-Z][a-z]{3}\.)(?=\s)"  # but not after "Dr." or "Prof."
 )
+# What is quoted, or code: others ask there.
+_PASTED_PATTERN = re.compile(r"(^```[\s\S]*?(?:^```|\Z)|^>.*\n?)", re.MULTILINE)
 _MAX_QUESTIONS = 4  # that are searched for one by one
 _MIN_OWN_WORDS = 2  # of a question that needs no other to be understood
 _MAX_TEXTS, _MAX_SUBJECT_CHARS = 5, 500  # in which the subject of a conversation is looked for
 
 
+@lru_cache(maxsize=64)  # a search asks several times
 def asked_part(text: str) -> str:
     """The questions in a text that also has other sentences; the text itself, if all are questions, or none.
+
+    Without question marks, they are known by their words. Of a long sentence, only its clauses that ask count.
 
     >>> asked_part("I had coffee with Ben yesterday. Where is my bike? Thanks!").strip()
     'Where is my bike?'
     """
     sentences = _split_sentences(text)
     questions = list(filter(_is_question, sentences))
-    return " ".join(questions) if 0 < len(questions) < len(sentences) else text
+    if not questions:
+        questions = list(filter(_opens_question, sentences))
+        if len(questions) > _MAX_QUESTIONS:  # it tells rather than asks
+            return text
+    asked = [clause for question in questions for clause in _asked_clauses(question)]
+    if not asked or asked == sentences:
+        return text
+    return " ".join(asked)
 
 
 def split_framing(text: str) -> tuple[str, str]:
@@ -123,11 +143,26 @@ def subject_of(texts: Iterable[str]) -> str:
 
 
 def _split_sentences(text: str) -> list[str]:
-    return [sentence for sentence in _SENTENCE_END_PATTERN.split(text) if sentence.strip()]
+    """The sentences of a text; what is quoted or fenced counts as one."""
+    parts = _PASTED_PATTERN.split(text)
+    split_parts = [[part] if n % 2 else _SENTENCE_END_PATTERN.split(part) for n, part in enumerate(parts)]
+    return [sentence for sentences in split_parts for sentence in sentences if sentence.strip()]
 
 
 def _is_question(sentence: str) -> bool:
-    return sentence.rstrip(_CLOSING_CHARS).endswith(_QUESTION_MARKS)
+    return not _PASTED_PATTERN.match(sentence) and sentence.rstrip(_CLOSING_CHARS).endswith(_QUESTION_MARKS)
+
+
+def _opens_question(sentence: str) -> bool:
+    return not _PASTED_PATTERN.match(sentence) and _OPENING_PATTERN.search(sentence) is not None
+
+
+def _asked_clauses(sentence: str) -> list[str]:
+    """A sentence, or of a long one the clauses that begin as a question does: speech may be written without marks."""
+    if len(sentence.split()) <= _MAX_SENTENCE_WORDS:
+        return [sentence]
+    clauses = [match[1] for match in itertools.islice(_CLAUSE_PATTERN.finditer(sentence), _MAX_QUESTIONS + 1)]
+    return clauses if 0 < len(clauses) <= _MAX_QUESTIONS else [sentence]
 
 
 def _own_words(question: str) -> tuple[int, bool]:

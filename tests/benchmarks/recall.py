@@ -6,10 +6,10 @@ k memories; a memory stands for every turn that said the same. MRR looks at the 
 
 ``--embedder minilm`` measures once more with all-MiniLM-L6-v2 beside the words (the extra ``bench``), ``--slips`` with
 a word of each question mistyped, ``--message chatty`` with small talk around each question, ``--message halved`` with
-half of its words in a sentence before it, ``--paired`` with two questions in each message, ``--joined 20`` with twenty
-turns of a session in one message. ``--peers`` also measures what of LlamaIndex is installed, over the same turns with
-their speakers; those that need vectors share the embedder. Times are the processor's, on the thread that searches, with
-the query embedded already.
+half of its words in a sentence before it, ``--message voice`` spoken between small talk without any marks,
+``--paired`` with two questions in each message, ``--joined 20`` with twenty turns of a session in one message.
+``--peers`` also measures what of LlamaIndex is installed, over the same turns with their speakers; those that need
+vectors share the embedder. Times are the processor's, on the thread that searches, with the query embedded already.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import argparse
 import functools
 import importlib
 import random
+import re
 import tempfile
 import time
 from collections import defaultdict
@@ -54,7 +55,16 @@ def halved(text: str) -> str:
     return f"This is about {' '.join(words[:middle])}. What about {' '.join(words[middle:])}?"
 
 
-_MESSAGES: dict[str, Callable[[str], str]] = {"chatty": chatty, "halved": halved}
+def voice(text: str) -> str:
+    """A question as it is spoken, and written down without any mark."""
+    spoken = re.sub(r"[^\w\s]", "", text.lower())
+    return (
+        "hi there i just came home from the shop and i am so tired because the bus was late again"
+        f" {spoken} i need it for a card i am writing thanks a lot"
+    )
+
+
+_MESSAGES: dict[str, Callable[[str], str]] = {"chatty": chatty, "halved": halved, "voice": voice}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
