@@ -705,6 +705,13 @@ def test_a_block_may_say_that_it_has_no_text(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("type_", [None, 5, ["text"], {"text": 1}], ids=repr)
+def test_a_block_of_an_unknown_type_is_read_as_it_is(tmp_path: Path, type_: Any) -> None:
+    said = {"role": "user", "content": [{"type": type_, "text": "Hi."}]}
+    [transcript] = read_transcripts(written(tmp_path / "talk.json", [said]))
+    assert [message.content for message in transcript.messages()] == [said["content"]]
+
+
 # --- all formats --------------------------------------------------------------------------------------------
 
 

@@ -949,6 +949,15 @@ def test_a_malformed_line_is_named_and_nothing_is_written(any_store: Store, wron
     assert list(any_store.namespaces()) == []
 
 
+def test_the_reason_is_told_after_even_a_long_place() -> None:
+    deep: dict[str, Any] = {}
+    for _ in range(300):
+        deep = {"key": deep}
+    line = message_line(id=None, content="Hello", metadata=deep)
+    with pytest.raises(SerializationError, match="line 1 is not a session or a message: .* levels deep$"):
+        Sessions(MemoryStore()).import_([json.dumps(line)])
+
+
 @pytest.mark.parametrize("wrong", [None, 5, session_line(), [session_line()], [None]], ids=str)
 def test_what_is_no_export_is_one_clear_sentence(wrong: Any) -> None:
     with pytest.raises(ConfigurationError, match="export"):
