@@ -354,7 +354,7 @@ def test_who_else_moves_the_log_into_the_file_is_waited_for(
 class Breaking(LexicalIndex):
     """Fails at the n-th clear."""
 
-    def __init__(self, path: Path, n: int) -> None:
+    def __init__(self, path: Path | str, n: int) -> None:
         super().__init__(path)
         self.left = n
 
@@ -381,6 +381,18 @@ def test_a_failing_index_is_reported_and_the_same_call_goes_on(at: Backend, n: i
     assert sum(number for place, number in told if place in kinds) == whole
     assert 0 < sum(again[kind] for kind in (*kinds, "leases", "indexed")) < whole
     assert MARK.encode() not in at.bytes()
+
+
+def test_what_was_deleted_beside_a_failure_is_reported(redis_server: RedisServer, key_prefix: str) -> None:
+    with closing(RedisStore(redis_server.url(), prefix=key_prefix)) as store:
+        for n in range(40):
+            BrainMemory(store, f"s{n}", user=ADA).add_talk("Hello.")
+        told: list[tuple[str, int]] = []
+        index = Breaking(":memory:", 16 + 3)  # cannot list what it holds, so each namespace is cleared before and after
+        with pytest.raises(SearchError, match="brain failed"):
+            delete_user(store, [index], user=ADA, report=lambda *it: told.append(it))
+        deleted = 40 - len(list(store.namespaces(("brain", "", ADA))))
+        assert sum(number for place, number in told if place == "sessions") == deleted == 16
 
 
 class Faulty(MemoryStore):
