@@ -529,7 +529,7 @@ def test_a_connection_that_was_interrupted_before_it_chose_its_database_is_never
 ) -> None:
     url = redis_server.url(1)
     store = RedisStore(url if owner == "store" else redis.Redis.from_url(url), prefix=key_prefix)
-    send = AbstractConnection.send_command
+    send: Any = AbstractConnection.send_command
 
     def interrupted(connection: Any, *args: Any, **kwargs: Any) -> None:
         if args[0] == "SELECT":
