@@ -51,6 +51,7 @@ _LANGGRAPH_KIND = "langgraph"
 _JOURNAL_KIND = "migration"
 _MAX_PASSES = 4
 _DATA_RETURNS_MESSAGE = "its data comes back: an index that holds it was not given, or a writer goes on"
+_Listed: TypeAlias = Mapping[Index, set[Namespace]]
 _log = logging.getLogger("langmem_adapters")
 
 Report: TypeAlias = Callable[[str, int], object]
@@ -190,7 +191,7 @@ class _Erasure:
         self._root = (_LANGGRAPH_KIND, tenant)
         self.roots: list[Namespace] = [(kind, tenant, user) for kind in _KINDS]
         self.roots += [(*self._root, part, *prefix) for part in ("items", "tree") for prefix in prefixes]
-        self._report = report
+        self._report: Report = report or (lambda *_: None)
         self.failures: dict[str, LangmemError] = {}  # by place
         self._place = ""
         self._failed_indexes = set[tuple[str, Index]]()  # with the place
@@ -258,7 +259,10 @@ class _Erasure:
         listed = {index: self._list(index, prefix) for index in self._sound_indexes() if can_list_namespaces(index)}
         indexed = namespaces_in(self.store, prefix, kind="index").union(*listed.values())
         namespaces = {namespace for namespace in self._stored(prefix) | indexed if is_chosen(namespace)}
-        run(gather((self._clear_namespace(each, listed) for each in sorted(namespaces)), at_once=MAX_TOGETHER))
+        errors: list[LangmemError] = []
+        run(gather((self._clear_namespace(each, listed, errors) for each in sorted(namespaces)), at_once=MAX_TOGETHER))
+        for error in errors:
+            raise error
         self._deleted |= namespaces
         return bool(namespaces)
 
@@ -276,11 +280,13 @@ class _Erasure:
             return cast("Iterator[Namespace]", list_naming(self._user))
         return chain.from_iterable(map(self.store.namespaces, (*self.roots[: len(_KINDS)], self._root)))
 
-    def _clear_namespace(self, namespace: Namespace, listed: Mapping[Index, set[Namespace]]) -> Flow[None]:
+    def _clear_namespace(self, namespace: Namespace, listed: _Listed, errors: list[LangmemError]) -> Flow[None]:
         """Delete a namespace: from the store last, so that it is found again if an index fails.
 
         A running search may index it again in between. Only a listed index would show that; any other is cleared twice.
         """
+        if errors:
+            return
         try:
             counts = yield from count_entries(self.store, namespace)
         except StoreUnavailable:
@@ -290,15 +296,17 @@ class _Erasure:
         indexes = [index for index in self._sound_indexes() if index not in listed or namespace in listed[index]]
         for index in indexes:
             self._clear_index(index, namespace)
-        yield from self._clear_stored(namespace)
-        for index in indexes:
-            if not can_list_namespaces(index):
-                self._clear_index(index, namespace)
         counts["indexed"] = int(any(index in listed for index in indexes))
-        self.counts.update(counts)
-        for place, number in counts.items():
-            if self._report is not None and number:
+        try:
+            yield from self._clear_stored(namespace)
+            self.counts.update(counts)
+            for place, number in (+counts).items():
                 self._report(place, number)
+            for index in indexes:
+                if not can_list_namespaces(index):
+                    self._clear_index(index, namespace)
+        except LangmemError as error:  # not raised here: those that the store deletes together with it are counted, too
+            errors.append(error)
 
     def _sound_indexes(self) -> list[Index]:
         return [index for index in self.indexes if (self._place, index) not in self._failed_indexes]

@@ -34,6 +34,7 @@ __all__ = [
     "gather",
     "has_loop",
     "is_coroutine",
+    "is_flow",
     "run",
     "step",
     "submit",
@@ -111,6 +112,11 @@ def within(enter: Callable[[], AbstractContextManager[object]], flow: Flow[T]) -
             answer, failure = yield from _answer_to(question._replace(call=call, acall=acall))
     finally:
         flow.close()
+
+
+def is_flow(call: Callable[..., Any]) -> bool:
+    """Whether :func:`step` asks for this as a part of a flow, whose questions may share an exchange with others'."""
+    return hasattr(call, "__flow__")
 
 
 def _is_plain_function(call: Callable[..., Any]) -> bool:

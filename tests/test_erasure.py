@@ -354,7 +354,7 @@ def test_who_else_moves_the_log_into_the_file_is_waited_for(
 class Breaking(LexicalIndex):
     """Fails at the n-th clear."""
 
-    def __init__(self, path: Path, n: int) -> None:
+    def __init__(self, path: Path | str, n: int) -> None:
         super().__init__(path)
         self.left = n
 
@@ -405,6 +405,18 @@ def test_what_only_the_store_can_name_in_an_index_stays_until_the_index_forgets_
     index.is_back = True
     assert delete_user(store, [index], user=ADA)["memories"] == 1
     assert (list(store.namespaces()), index.search(namespace, "bike", 1)) == ([], [])
+
+
+def test_what_was_deleted_beside_a_failure_is_reported(redis_server: RedisServer, key_prefix: str) -> None:
+    with closing(RedisStore(redis_server.url(), prefix=key_prefix)) as store:
+        for n in range(40):
+            BrainMemory(store, f"s{n}", user=ADA).add_talk("Hello.")
+        told: list[tuple[str, int]] = []
+        index = Breaking(":memory:", 16 + 3)  # cannot list what it holds, so each namespace is cleared before and after
+        with pytest.raises(SearchError, match="brain failed"):
+            delete_user(store, [index], user=ADA, report=lambda *it: told.append(it))
+        deleted = 40 - len(list(store.namespaces(("brain", "", ADA))))
+        assert sum(number for place, number in told if place == "sessions") == deleted == 16
 
 
 class Faulty(MemoryStore):

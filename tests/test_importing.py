@@ -705,6 +705,22 @@ def test_a_block_may_say_that_it_has_no_text(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("node", ["a\r\nb", "x" * 5_000], ids=["line break", "long"])
+def test_an_error_is_one_sentence_whatever_a_node_is_called(tmp_path: Path, node: str) -> None:
+    conversation = {"id": "c", "mapping": {node: {"message": {"id": 5}}}}
+    with pytest.raises(SerializationError, match=r"mapping\..*\.message\.id: Input should be") as refusal:
+        read_transcripts(written(tmp_path / "talk.json", [conversation]))
+    assert "\n" not in str(refusal.value)
+    assert len(str(refusal.value)) < 200 + len(str(tmp_path))
+
+
+@pytest.mark.parametrize("type_", [None, 5, ["text"], {"text": 1}], ids=repr)
+def test_a_block_of_an_unknown_type_is_read_as_it_is(tmp_path: Path, type_: Any) -> None:
+    said = {"role": "user", "content": [{"type": type_, "text": "Hi."}]}
+    [transcript] = read_transcripts(written(tmp_path / "talk.json", [said]))
+    assert [message.content for message in transcript.messages()] == [said["content"]]
+
+
 # --- all formats --------------------------------------------------------------------------------------------
 
 

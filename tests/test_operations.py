@@ -42,7 +42,7 @@ from langmem_adapters.inspection import Dates, Finding, KindStats
 from langmem_adapters.langchain import ExperienceCache, SemanticMode
 from langmem_adapters.langgraph import LongTermStore
 from langmem_adapters.model import Experience
-from langmem_adapters.operations import Checkup, Migrated, Migration, Pruning
+from langmem_adapters.operations import Checkup, Migrated, Migration, Pruning, migration
 from langmem_adapters.protocols import Document, Index, Page, Store
 from langmem_adapters.records import paging
 from langmem_adapters.sealing import SealedStore
@@ -836,8 +836,8 @@ def ends(store: Any, namespace: tuple[str, ...]) -> bool:
 
 @pytest.mark.parametrize("made", [False, True])
 def test_an_interrupted_migration_goes_on(made: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("PAGE_SIZE", "FIRST_PAGE_SIZE"):
-        monkeypatch.setattr(paging, name, 2)
+    monkeypatch.setattr(paging, "PAGE_SIZE", 2)
+    monkeypatch.setattr(migration, "FIRST_PAGE_SIZE", 2)
     clock = FakeClock()
     source = MemoryStore(clock=clock)
     fill(source, clock)
@@ -861,8 +861,8 @@ def test_an_interrupted_migration_goes_on(made: bool, monkeypatch: pytest.Monkey
 
 
 def test_what_has_grown_since_it_was_copied_is_added_to(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("PAGE_SIZE", "FIRST_PAGE_SIZE"):
-        monkeypatch.setattr(paging, name, 2)
+    monkeypatch.setattr(paging, "PAGE_SIZE", 2)
+    monkeypatch.setattr(migration, "FIRST_PAGE_SIZE", 2)
     source, target = MemoryStore(), MemoryStore()
     log = [(id_, b"data") for id_ in "abcdefg"]
     source.append(NS, log)
@@ -873,13 +873,15 @@ def test_what_has_grown_since_it_was_copied_is_added_to(monkeypatch: pytest.Monk
 
 
 class Read(MemoryStore):
-    """Counts the entries that are read from it."""
+    """Notes how many entries each read of a log gave."""
 
-    entries = 0
+    def __init__(self) -> None:
+        super().__init__()
+        self.page_sizes: list[int] = []
 
     def scan(self, *args: Any, **kwargs: Any) -> Page:
         page = super().scan(*args, **kwargs)
-        self.entries += len(page.items)
+        self.page_sizes += [len(page.items)] if page.items else []
         return page
 
 
@@ -887,7 +889,14 @@ def test_a_source_is_read_once_to_copy_and_once_to_compare() -> None:
     source = Read()
     source.append(NS, [(str(n), b"data") for n in range(700)])
     assert Migration(source, MemoryStore()).run().entries == 700
-    assert source.entries == 2 * 700
+    assert sum(source.page_sizes) == 2 * 700
+
+
+def test_a_short_log_is_one_page_where_no_other_is_in_memory_meanwhile() -> None:
+    source = Read()
+    source.append(NS, [(str(n), b"data") for n in range(19)])
+    assert Migration(source, MemoryStore()).run().copied == 1
+    assert source.page_sizes == 2 * [19]
 
 
 @pytest.mark.parametrize("when", range(1, 7))

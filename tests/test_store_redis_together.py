@@ -12,6 +12,7 @@ import time
 import uuid
 import weakref
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -21,6 +22,7 @@ import redis
 from hypothesis import given
 from hypothesis import strategies as st
 from redis.backoff import NoBackoff
+from redis.connection import AbstractConnection
 from redis.retry import Retry
 
 from langmem_adapters.brain import BrainMemory
@@ -514,6 +516,37 @@ def test_an_interrupted_call_leaves_no_connection_behind(one: RedisStore, monkey
             one.append(SESSIONS[0], [("b", b"")])
     assert connection._sock is None  # its answer may come at any time
     assert one.append(SESSIONS[0], [("c", b"")]).total == 3
+
+
+class TimeLimitExceededError(Exception):
+    """As Celery raises from a signal, wherever a task is."""
+
+
+@pytest.mark.parametrize("owner", ["store", "client"])
+@pytest.mark.parametrize("error", [KeyboardInterrupt, TimeLimitExceededError])
+def test_a_connection_that_was_interrupted_before_it_chose_its_database_is_never_used(
+    owner: str, error: type[BaseException], redis_server: RedisServer, key_prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = redis_server.url(1)
+    store = RedisStore(url if owner == "store" else redis.Redis.from_url(url), prefix=key_prefix)
+    send: Any = AbstractConnection.send_command
+
+    def interrupted(connection: Any, *args: Any, **kwargs: Any) -> None:
+        if args[0] == "SELECT":
+            raise error
+        send(connection, *args, **kwargs)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(AbstractConnection, "send_command", interrupted)
+        with pytest.raises(error):
+            store.get(SESSIONS[0])
+    store.write(SESSIONS[0], put={"key": b"data"})
+    with closing(RedisStore(url, prefix=key_prefix)) as other:
+        assert other.get(SESSIONS[0]) == {"key": b"data"}
+    with closing(RedisStore(redis_server.url(0), prefix=key_prefix)) as another:
+        assert another.get(SESSIONS[0]) == {}
+    store.clear(SESSIONS[0])
+    store.close()
 
 
 def test_nobody_waits_for_a_connection_that_is_at_hand(url: str, key_prefix: str) -> None:

@@ -28,7 +28,7 @@ class _Begun(NamedTuple):
 
 def exported_lines(store: Store, namespaces: Iterable[Namespace]) -> Iterator[Line]:
     """Yield the lines of these sessions, in their order."""
-    for namespace, (values, log, values_after) in side_by_side(partial(_begin, store), namespaces):
+    for namespace, (values, log, values_after) in side_by_side(store, partial(_begin, store), namespaces):
         session = namespace[-1]
         yield _session_line(session, values)
         for items in log:

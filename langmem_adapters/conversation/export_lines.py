@@ -30,7 +30,7 @@ def parse_lines(lines: Iterable[bytes | str]) -> Iterator[Line]:
         try:
             line = _checked_line(json.loads(raw), number)
         except (ValueError, SerializationError) as error:
-            raise SerializationError(f"line {number} is not a session or a message: {error!s:.200}") from error
+            raise SerializationError(f"line {number} is not a session or a message: {error!s:.300}") from error
         except (KeyError, TypeError, AttributeError, RecursionError) as error:  # these tell of this code, not the line
             raise SerializationError(f"line {number} is not a session or a message") from error
         yield line

@@ -12,7 +12,7 @@ from langmem_adapters.errors import SerializationError
 from langmem_adapters.importing.transcript import first_error
 from langmem_adapters.model import Message
 
-_OTHER_BLOCK_TYPES = frozenset({"tool_use", "tool_result", "input_text", "output_text"})
+_OTHER_BLOCK_TYPES = ("tool_use", "tool_result", "input_text", "output_text")  # a type may be no hashable value
 _OTHER_BLOCKS = (
     'it has blocks of another API: write texts as "content", calls as "tool_calls", and what a tool gave with the role'
     ' "tool"'

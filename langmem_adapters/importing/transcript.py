@@ -75,4 +75,5 @@ def first_error(error: ValidationError | SerializationError) -> str:
     if isinstance(error, SerializationError):
         return str(error)
     first = error.errors(include_input=False)[0]
-    return f"{'.'.join(str(part) for part in first['loc']) or 'value'}: {first['msg']}"
+    place = ".".join(f"{part!s:.60}" for part in first["loc"])  # whose parts may be ids from the file
+    return f"{' '.join(place.split()) or 'value'}: {first['msg']}"

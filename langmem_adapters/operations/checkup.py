@@ -163,7 +163,7 @@ class Checkup:
         flaw_counts: Counter[str] = Counter()
         first_damaged = ""
         for kind in _ENTRY_READERS | _RECORD_READERS:
-            for namespace, begun in side_by_side(self._begin, self._store.namespaces((kind,))):
+            for namespace, begun in side_by_side(self._store, self._begin, self._store.namespaces((kind,))):
                 for read, data in self._contents(namespace, *begun):
                     flaw = _flaw(read, data)
                     flaw_counts[flaw] += 1

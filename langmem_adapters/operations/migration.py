@@ -13,15 +13,15 @@ from itertools import islice
 from typing import NamedTuple
 
 from langmem_adapters.errors import ConfigurationError
-from langmem_adapters.flow import Flow, arun, gather, run, step
+from langmem_adapters.flow import Flow, arun, gather, is_flow, run, step
 from langmem_adapters.inspection import Dates, unwrap
 from langmem_adapters.keys import Namespace, decode_namespace, encode_namespace, to_bytes
 from langmem_adapters.progress import Progress, advancing
 from langmem_adapters.protocols import Item, Store
-from langmem_adapters.records.paging import MAX_TOGETHER, LogReader
+from langmem_adapters.records.paging import FIRST_PAGE_SIZE, MAX_TOGETHER, LogReader
 from langmem_adapters.validation import check_store, check_text
 
-_FIRST_PAGE_SIZE = 4  # entries, which may be pictures, and so many of each namespace are in memory together
+_SMALL_PAGE_SIZE = 4  # entries, which may be pictures, where so many of each namespace are in memory together
 _MAX_ROUNDS = 3  # how often namespaces that changed meanwhile are copied again
 _EXPIRY_TOLERANCE_SECONDS = 2.0  # between reading the same expiry in two stores
 _JOURNAL_KIND = "migration"
@@ -184,7 +184,7 @@ class Migration:
         """
         state = digest.hexdigest_with(values)
         skip = digest.total  # entries that the target has already
-        log = LogReader(self._source, namespace, size=_FIRST_PAGE_SIZE)
+        log = LogReader(self._source, namespace, size=_first_page_size(self._source, self._target))
         while page := (yield from log.next_page()):
             missing = page[skip:]
             skip = max(skip - len(page), 0)
@@ -230,6 +230,11 @@ class Migration:
             yield from step(self._target.clear, namespace)
         yield from step(self._target.write, self._journal, delete=[name])
         return is_unchanged_copy
+
+
+def _first_page_size(*stores: Store) -> int:
+    """How many entries of a namespace are held while others wait for an answer of one of these stores."""
+    return _SMALL_PAGE_SIZE if any(is_flow(store.scan) for store in stores) else FIRST_PAGE_SIZE
 
 
 def _is_close(first: float | None, second: float | None) -> bool:
@@ -278,7 +283,7 @@ def _read_content(
 ) -> Flow[_Content]:
     """What a namespace holds, or would hold with ``limit`` entries and these values."""
     digest = _Digest()
-    log = LogReader(store, namespace, size=_FIRST_PAGE_SIZE)
+    log = LogReader(store, namespace, size=_first_page_size(store))
     while page := (yield from log.next_page()):
         digest.add(page if limit is None else page[: limit - digest.total])
         if digest.total == limit:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TypeVar
 
-from langmem_adapters.flow import Flow, gather, run, step
+from langmem_adapters.flow import Flow, gather, is_flow, run, step
 from langmem_adapters.keys import Namespace
 from langmem_adapters.protocols import Item, Store
 
@@ -60,15 +60,17 @@ def pages(
         items = run(log.next_page())
 
 
-def side_by_side(read: Callable[[N], Flow[tuple[T, int]]], names: Iterable[N]) -> Iterator[tuple[N, T]]:
-    """Yield each name with what a flow reads of it, which also returns how many bytes it has read.
+def side_by_side(store: Store, read: Callable[[N], Flow[tuple[T, int]]], names: Iterable[N]) -> Iterator[tuple[N, T]]:
+    """Yield each name with what a flow reads of it from a store, which also returns how many bytes it has read.
 
-    Several are read together: at most twice as many as before, and fewer if those had many bytes.
+    Several are read together: at most twice as many as before, and fewer if those had many bytes; but one by one from a
+    store without round trips, where it would only take memory.
     """
-    rest, count = iter(names), _FIRST_TOGETHER
+    most = MAX_TOGETHER if is_flow(store.scan) else 1
+    rest, count = iter(names), min(_FIRST_TOGETHER, most)
     while together := list(islice(rest, count)):
         found = run(gather(map(read, together)))
-        count = min(MAX_TOGETHER, 2 * count, _next_size(count, sum(size for _, size in found)))
+        count = min(most, 2 * count, _next_size(count, sum(size for _, size in found)))
         yield from zip(together, (result for result, _ in found), strict=True)
 
 

@@ -28,7 +28,7 @@ _STALE_POOL_ERRORS = (*LOST_CONNECTION_ERRORS, *REPLICA_ERRORS)
 
 def call_with_connection(pool: ConnectionPool, exchange: Callable[[Any], T]) -> T:
     """Call ``exchange`` with a connection of a pool."""
-    connection: Any = pool.get_connection()
+    connection = _get_connection(pool)
 
     def drop(error: Exception) -> None:
         connection.disconnect()
@@ -42,6 +42,15 @@ def call_with_connection(pool: ConnectionPool, exchange: Callable[[Any], T]) -> 
         raise
     finally:
         pool.release(connection)
+
+
+def _get_connection(pool: ConnectionPool) -> Any:
+    try:
+        return pool.get_connection()
+    except BaseException as error:
+        if not isinstance(error, RedisError):  # an interrupt: the pool keeps a connection that may not have chosen its
+            pool.disconnect(inuse_connections=False)  # database yet, or not read the answer, and would lend it as it is
+        raise
 
 
 def close_pool(pool: ConnectionPool) -> None:
@@ -224,12 +233,13 @@ class OwnConnections:
             raise
 
     def _connect(self) -> Any:
-        connection: Any = self._pool.get_connection()
+        connection = _get_connection(self._pool)
         try:
             if self._last_uses.was_long_ago(connection):
                 connection.disconnect()
                 connection.connect()
         except BaseException:
+            connection.disconnect()
             self._pool.release(connection)
             raise
         return connection
