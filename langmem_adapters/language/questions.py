@@ -46,10 +46,10 @@ _SENTENCE_END_PATTERN = re.compile(
 _PASTED_PATTERN = re.compile(r"(^```[\s\S]*?(?:^```|\Z)|^>.*\n?)", re.MULTILINE)
 _MAX_QUESTIONS = 4  # that are searched for one by one
 _MIN_OWN_WORDS = 2  # of a question that needs no other to be understood
+_MAX_REMEMBERED_CHARS = 2_000  # of a text whose asked part is remembered
 _MAX_TEXTS, _MAX_SUBJECT_CHARS = 5, 500  # in which the subject of a conversation is looked for
 
 
-@lru_cache(maxsize=64)  # a search asks several times
 def asked_part(text: str) -> str:
     """The questions in a text that also has other sentences; the text itself, if all are questions, or none.
 
@@ -58,6 +58,12 @@ def asked_part(text: str) -> str:
     >>> asked_part("I had coffee with Ben yesterday. Where is my bike? Thanks!").strip()
     'Where is my bike?'
     """
+    # A search asks several times; a long text would take too much memory.
+    return _asked_part(text) if len(text) <= _MAX_REMEMBERED_CHARS else _asked_part.__wrapped__(text)
+
+
+@lru_cache(maxsize=64)
+def _asked_part(text: str) -> str:
     sentences = _split_sentences(text)
     questions = list(filter(_is_question, sentences))
     if not questions:
