@@ -1230,7 +1230,7 @@ async def test_a5_waiting_for_another_process_does_not_block_the_loop(any_store:
     async with ticking() as late:
         assert await f(1) == 1
     assert max(late) < 0.2
-    assert len(late) > 10
+    assert len(late) > 2  # so that there was a loop to be held up
 
 
 @pytest.mark.parametrize("mine", [True, False], ids=["one object", "two objects"])
