@@ -262,6 +262,15 @@ def test_those_who_wait_are_told_though_nothing_was_kept() -> None:
     assert f.cache.calls.flights.get(f.cache.calls.arguments.call_key(("France",), {})) is None
 
 
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_an_array_that_is_neither_true_nor_false_keeps_nothing(kind: str, caplog: pytest.LogCaptureFixture) -> None:
+    options: dict[str, Any] = {"should_store": lambda _: np.array([True, False])}
+    call, cache = decorated(kind, iter(["Paris", "Lyon"]), store=MemoryStore(), **options)
+    assert [call("France"), call("France")] == ["Paris", "Lyon"]
+    assert (cache.stats()["errors"], cache.stats()["stored"]) == (2, 0)
+    assert "should_store failed: ValueError" in caplog.text
+
+
 # --- models
 
 

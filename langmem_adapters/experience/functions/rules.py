@@ -16,7 +16,13 @@ from langmem_adapters.experience.shelf.invalidation import StartMark
 from langmem_adapters.experience.single_flight.flights import Flight
 from langmem_adapters.model import Experience, Metric
 from langmem_adapters.run_callbacks import outside_run
-from langmem_adapters.validation import check_count, check_function, check_on_error, check_sync_function
+from langmem_adapters.validation import (
+    check_count,
+    check_function,
+    check_on_error,
+    check_sync_function,
+    plain_answer,
+)
 
 
 @dataclass(frozen=True)
@@ -60,7 +66,7 @@ class Rules:
     def is_kept(self, result: Any) -> bool:
         """What ``should_store`` says."""
         with outside_run():  # it may ask a model
-            return self.should_store(result)
+            return bool(plain_answer("should_store", self.should_store(result)))  # an array has no truth value
 
     def measure(self, result: Any, seconds: float) -> Metric | None:
         """The metric of a result that took so many seconds; None, if none is kept."""
