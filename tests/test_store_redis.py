@@ -1182,7 +1182,7 @@ def test_a_sentinel_names_the_server(redis_server: RedisServer, key_prefix: str,
 @contextmanager
 def interrupted_before(command: str) -> Iterator[None]:
     """Interrupt what happens here, as it connects and is about to send this."""
-    send = AbstractConnection.send_command
+    send: Callable[..., None] = AbstractConnection.send_command
 
     def interrupted(connection: Any, *args: Any, **kwargs: Any) -> None:
         if args[0] == command:
