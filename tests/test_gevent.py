@@ -52,9 +52,10 @@ import asyncio, gevent, time
 turns = FIFOPool(1, 10)
 
 def use():
-    turn = turns.take()
+    hand = []
+    turns.take(hand)
     time.sleep(0.01)
-    turns.give_back(turn)
+    turns.give_back(hand)
 
 async def several():
     return await asyncio.gather(*(arun(step(time.sleep, 0.01)) for _ in range(5)))

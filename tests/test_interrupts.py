@@ -18,12 +18,13 @@ import weakref
 from array import array
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import pytest
-from redis import Connection, ConnectionPool
+from redis import Connection, ConnectionPool, Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from langmem_adapters import StoreUnavailable, cached
@@ -35,9 +36,10 @@ from langmem_adapters.files.database import Database
 from langmem_adapters.indexes.vector import EmbedderSpec
 from langmem_adapters.indexes.vector_sqlite import SQLiteVectors
 from langmem_adapters.protocols import Store
+from langmem_adapters.stores import redis_connections
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.redis import RedisStore
-from langmem_adapters.stores.redis_connections import LastUses, OwnConnections
+from langmem_adapters.stores.redis_connections import LastUses, OwnConnections, call_with_connection
 from langmem_adapters.stores.sqlite import SQLiteStore
 from langmem_adapters.testing import FakeClock
 from tests.servers import RedisServer
@@ -455,7 +457,8 @@ def test_j1_an_interrupt_while_a_command_is_packed_does_not_crash_the_process(ca
 def test_j1_an_interrupt_leaves_a_server_s_answers_to_whom_they_are_for(
     redis_server: RedisServer, key_prefix: str, query: str
 ) -> None:
-    store = RedisStore(redis_server.url() + query, prefix=key_prefix, socket_timeout=5)
+    # With one connection, the next call would wait in vain for one that was lost.
+    store = RedisStore(redis_server.url() + query, prefix=key_prefix, socket_timeout=5, max_connections=1, retry_for=0)
 
     def prepare() -> Callable[[], object]:
         store.clear(SESSION)
@@ -507,6 +510,40 @@ def test_j1_an_answer_that_nobody_waited_for_is_not_the_next_one_s(redis_server:
     assert store.get(SESSION, ["b"]) == {"b": b"2"}
     store.close()
     pool.disconnect()
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_j1_a_second_interrupt_leaves_no_answer_to_the_next_one_either(
+    redis_server: RedisServer, given: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when a supervisor sends SIGTERM with a terminal's Ctrl-C: one comes at once in what handles the other."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    administrator = Redis(port=redis_server.port)
+
+    def late(connection: Any) -> None:
+        administrator.client_pause(200)  # the answer comes after the next call has looked for what was left unread
+        connection.send_command("ECHO", "secret")
+        raise KeyboardInterrupt
+
+    pool = ConnectionPool.from_url(redis_server.url(), max_connections=1, socket_timeout=5)
+    own = OwnConnections(pool, LastUses(FakeClock()), keep_borrowed=True)
+    call: Callable[[Callable[[Any], Any]], Any] = partial(call_with_connection, pool) if given else own.call
+    call(ping)
+    with monkeypatch.context() as patch:
+        patch.setattr(redis_connections, "_disconnect_unless_reusable", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            call(late)
+    assert call(ping) == b"PONG"
+    pool.disconnect()
+    administrator.close()
+
+
+def ping(connection: Any) -> Any:
+    connection.send_command("PING")
+    return connection.read_response()
 
 
 @pytest.mark.parametrize(

@@ -23,14 +23,14 @@ import pytest
 import redis
 import redis.asyncio
 from redis.cache import CacheConfig
-from redis.connection import CacheProxyConnection
+from redis.connection import AbstractConnection, CacheProxyConnection
 from redis.crc import key_slot
 
 from langmem_adapters import Experience, ExperiencePool
 from langmem_adapters.errors import ConfigurationError, Conflict, StoreError, StoreUnavailable
 from langmem_adapters.keys import Namespace
 from langmem_adapters.protocols import Appended, Item, Listed, Page
-from langmem_adapters.stores import open_store, redis_directory, redis_log, redis_packing, redis_wire
+from langmem_adapters.stores import open_store, redis_directory, redis_log, redis_packing, redis_sentinels, redis_wire
 from langmem_adapters.stores.redis import RedisStore
 from langmem_adapters.stores.redis_directory import Directory
 from langmem_adapters.testing import FakeClock, StoreConformance, store_walk
@@ -1177,6 +1177,55 @@ def test_a_sentinel_names_the_server(redis_server: RedisServer, key_prefix: str,
         with pytest.raises(StoreUnavailable, match="cannot be reached"):
             unknown.get(NS)
         unknown.close()
+
+
+@contextmanager
+def interrupted_before(command: str) -> Iterator[None]:
+    """Interrupt what happens here, as it connects and is about to send this."""
+    send: Callable[..., None] = AbstractConnection.send_command
+
+    def interrupted(connection: Any, *args: Any, **kwargs: Any) -> None:
+        if args[0] == command:
+            raise KeyboardInterrupt
+        send(connection, *args, **kwargs)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(AbstractConnection, "send_command", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            yield
+
+
+def test_a_connection_to_a_sentinel_that_was_interrupted_as_it_was_made_is_never_used(
+    redis_server: RedisServer, key_prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(redis_sentinels, "start_thread", lambda _: None)  # which would ask as well, and connect first
+    with sentinel(redis_server, tmp_path) as port:
+        store = RedisStore(f"redis+sentinel://127.0.0.1:{port}/mine", prefix=key_prefix)
+        with interrupted_before("HELLO"):
+            store.get(NS)
+        assert store.get(NS) == {}
+        store.close()
+
+
+def test_a_connection_that_was_interrupted_as_a_cluster_was_asked_for_its_nodes_is_never_used(
+    cluster: list[RedisServer], key_prefix: str
+) -> None:
+    user = key_prefix.strip(":")
+    for node in cluster:
+        with redis.Redis(port=node.port) as client:
+            client.acl_setuser(user, enabled=True, passwords=["+pw"], keys=["*"], commands=["+@all"])
+
+    def name_user(connection: Any) -> Any:
+        connection.send_command("ACL", "WHOAMI")
+        return connection.read_response()
+
+    with closing(RedisStore(f"redis+cluster://{user}:pw@127.0.0.1:{cluster[0].port}", prefix=key_prefix)) as store:
+        store.get(NS)
+        store.close()
+        with interrupted_before("AUTH"):
+            list(store.namespaces())
+        for key in (b"b", b"a"):  # one on each node
+            assert store._wire._servers.call(key, name_user) == user.encode()
 
 
 def test_no_sentinel_is_forgotten_where_two_threads_find_another_at_once(

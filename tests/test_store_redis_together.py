@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import gc
 import itertools
 import os
@@ -12,7 +13,7 @@ import time
 import uuid
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, nullcontext, suppress
 from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -576,30 +577,36 @@ def test_an_idle_minute_is_a_long_time_and_so_is_a_clock_set_back() -> None:
     assert found == [False, False, False, True, False, True, False]
 
 
+def taken(pool: FIFOPool) -> Any:
+    hand: list[Any] = []
+    pool.take(hand)
+    return hand[0]
+
+
 def test_what_exists_is_taken_before_another_is_made() -> None:
     pool = FIFOPool(2, 1)
-    assert [pool.take(), pool.take()] == [None, None]
-    pool.give_back("connection")
-    pool.give_back(None)
-    assert [pool.take(), pool.take()] == ["connection", None]
+    assert [taken(pool), taken(pool)] == [None, None]
+    pool.give_back(["connection"])
+    pool.give_back([None])
+    assert [taken(pool), taken(pool)] == ["connection", None]
 
 
 def test_who_waits_is_served_in_turn_and_before_who_comes_later() -> None:
     turns = FIFOPool(1, 60)
-    thing = turns.take()
+    thing = taken(turns)
     served: list[int] = []
 
     def wait(number: int) -> None:
-        got = turns.take()
+        got = taken(turns)
         served.append(number)
-        turns.give_back(got)
+        turns.give_back([got])
 
     threads = [threading.Thread(target=wait, args=(number,)) for number in range(8)]
     for number, thread in enumerate(threads, 1):
         thread.start()
         until(lambda: len(turns._waiters) == number)  # noqa: B023 - called at once
-    turns.give_back(thing)
-    assert turns.take() is None  # after all of them
+    turns.give_back([thing])
+    assert taken(turns) is None  # after all of them
     assert served == list(range(8))
     for thread in threads:
         thread.join()
@@ -607,52 +614,75 @@ def test_who_waits_is_served_in_turn_and_before_who_comes_later() -> None:
 
 def test_nobody_takes_the_place_of_what_is_being_closed() -> None:
     turns = FIFOPool(1, 0.01)
-    turns.take()
-    turns.give_back("connection")
+    taken(turns)
+    turns.give_back(["connection"])
     emptied = turns.drain()
     assert next(emptied) == "connection"
     with pytest.raises(redis.ConnectionError, match="No connection available"):
-        turns.take()  # its pool would have none for him, as long as it has not got this one back
+        taken(turns)  # its pool would have none for him, as long as it has not got this one back
     assert list(emptied) == []
-    assert turns.take() is None
+    assert taken(turns) is None
 
 
 def test_who_waits_in_vain_is_told_and_takes_nobodys_turn() -> None:
     turns = FIFOPool(1, 0.01)
-    turns.take()
+    taken(turns)
     for _ in range(2):
         with pytest.raises(redis.ConnectionError, match="No connection available"):
-            turns.take()
-    turns.give_back("used")
-    assert turns.take() == "used"
+            taken(turns)
+    turns.give_back(["used"])
+    assert taken(turns) == "used"
 
 
 @pytest.mark.parametrize("end", [Empty, KeyboardInterrupt])
 def test_what_comes_as_the_wait_ends_is_not_lost(end: type[BaseException], monkeypatch: pytest.MonkeyPatch) -> None:
     turns = FIFOPool(1, 0.01)
-    turns.take()
+    taken(turns)
 
     class InThisMoment(SimpleQueue):  # type: ignore[type-arg]
-        def get(self, **wait: Any) -> Any:  # type: ignore[override]
-            if wait:
-                turns.give_back("late")
-                raise end
-            return super().get()
+        def get(self, **_: Any) -> Any:  # type: ignore[override]
+            turns.give_back(["late"])
+            raise end
 
     monkeypatch.setattr(queue, "SimpleQueue", InThisMoment)
-    if end is Empty:
-        assert turns.take() == "late"
-        turns.give_back("late")
-    else:
-        with pytest.raises(KeyboardInterrupt):
-            turns.take()
+    hand: list[Any] = []
+    with pytest.raises(end) if end is KeyboardInterrupt else nullcontext():
+        turns.take(hand)
+    assert hand == ["late"]
+    turns.give_back(hand)
     monkeypatch.undo()
-    assert turns.take() == "late"
+    assert taken(turns) == "late"
+
+
+def test_who_is_interrupted_in_the_wait_does_not_wait_for_what_came_with_the_interrupt() -> None:
+    turns = FIFOPool(1, 60)
+    given = taken(turns)
+    hands: list[list[Any]] = []
+
+    def wait() -> None:
+        hand: list[Any] = []
+        with suppress(TimeLimitExceededError):
+            turns.take(hand)
+        hands.append(hand)
+
+    thread = threading.Thread(target=wait, daemon=True)
+    thread.start()
+    until(lambda: bool(turns._waiters))
+    # As Dramatiq limits a task's time: the thread gets it once its wait, which is in C, is over.
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(
+        ctypes.c_ulong(thread.ident or 0), ctypes.py_object(TimeLimitExceededError)
+    )
+    turns.give_back([given])
+    thread.join(20)
+    assert not thread.is_alive()
+    turns.give_back(hands[0])
+    assert not turns._waiters
+    assert taken(turns) is None
 
 
 def test_a_waiter_is_handed_what_came_back_as_it_looked(monkeypatch: pytest.MonkeyPatch) -> None:
     turns = FIFOPool(1, 0.01)
-    turns.take()
+    taken(turns)
     hand_over = turns._hand_over
 
     def too_late() -> None:
@@ -660,7 +690,7 @@ def test_a_waiter_is_handed_what_came_back_as_it_looked(monkeypatch: pytest.Monk
         hand_over()
 
     monkeypatch.setattr(turns, "_hand_over", too_late)
-    assert turns.take() == "back"
+    assert taken(turns) == "back"
 
 
 def test_a_probe_needs_no_connection_of_its_own(one: RedisStore) -> None:
@@ -701,7 +731,7 @@ def test_closing_in_the_middle_of_a_call_closes_its_connection_after_it(one: Red
 @pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
 def test_a_forked_child_takes_a_connection_of_its_own(one: RedisStore, raw: Administrator, key_prefix: str) -> None:
     one.append(SESSIONS[0], [("parent", b"")])
-    warm(one)._fifo._waiters.append(SimpleQueue())  # as of a thread of the parent
+    warm(one)._fifo._waiters.append(([], SimpleQueue()))  # as of a thread of the parent
     child = os.fork()
     if child == 0:
         status = 1

@@ -5,8 +5,9 @@ from __future__ import annotations
 import queue
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from itertools import islice
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -21,6 +22,7 @@ T = TypeVar("T")
 
 RESP2 = (2, "2")
 """The protocol versions in which a connection receives nothing but replies to what was sent."""
+_NOTHING = object()
 _UNUSABLE_ERRORS = (*LOST_CONNECTION_ERRORS, OSError)
 _STALE_POOL_ERRORS = (*LOST_CONNECTION_ERRORS, *REPLICA_ERRORS)
 """After these errors, connections made earlier may also be dead, or lead to a server that is primary no more."""
@@ -38,7 +40,11 @@ def call_with_connection(pool: ConnectionPool, exchange: Callable[[Any], T]) -> 
     try:
         return connection.retry.call_with_retry(lambda: exchange(connection), drop)  # type: ignore[no-any-return]
     except BaseException as error:
-        _disconnect_unless_reusable(connection, error)
+        try:
+            _disconnect_unless_reusable(connection, error)
+        except BaseException:  # a second interrupt: the answer to the first one's command may still come
+            connection.disconnect()
+            raise
         raise
     finally:
         pool.release(connection)
@@ -48,9 +54,19 @@ def _get_connection(pool: ConnectionPool) -> Any:
     try:
         return pool.get_connection()
     except BaseException as error:
-        if not isinstance(error, RedisError):  # an interrupt: the pool keeps a connection that may not have chosen its
-            pool.disconnect(inuse_connections=False)  # database yet, or not read the answer, and would lend it as it is
+        drop_half_made((pool,), error)
         raise
+
+
+def drop_half_made(pools: Iterable[ConnectionPool], error: BaseException) -> None:
+    """Close the idle connections of these pools, if the error is an interrupt, which may have come as one connected.
+
+    A pool keeps such a connection, and would lend it as it is: it may not have named its user, not have chosen its
+    database, or not have read an answer.
+    """
+    if not isinstance(error, RedisError):
+        for pool in pools:
+            pool.disconnect(inuse_connections=False)
 
 
 def close_pool(pool: ConnectionPool) -> None:
@@ -92,6 +108,9 @@ class LastUses:
 class FIFOPool:
     """Things to use one at a time, such as connections. A caller that finds none free waits: first come, first served.
 
+    Each is either free or in the hand of a caller, which is a list. It moves in one step of C's, in which no interrupt
+    comes: what a function returns, an interrupt may drop.
+
     Args:
         size: How many there are. At first all are None, which stands for one that is still to be made.
         timeout_seconds: The longest wait; None: for ever.
@@ -105,58 +124,67 @@ class FIFOPool:
     def reset_state(self) -> None:
         """Have them all free: those in use are used by the parent process."""
         self._free: deque[Any] = deque([None] * self._size)
-        self._waiters: deque[queue.SimpleQueue[Any]] = deque()
+        self._waiters: deque[tuple[list[Any], queue.SimpleQueue[None]]] = deque()  # their hands, and what wakes them
         self._handover_lock = threading.Lock()
 
-    def take(self) -> Any:
-        """Take the one that was used last, or wait."""
+    def take(self, hand: list[Any]) -> None:
+        """Take the one that was used last into an empty hand, or wait. After an interrupt, give back what is in it."""
         if not self._waiters:
-            with suppress(IndexError):
-                return self._free.pop()
-        handover: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self._waiters.append(handover)
+            try:
+                hand += _moved(self._free)
+            except IndexError:
+                pass
+            else:
+                return
+        waiter = hand, queue.SimpleQueue[None]()
         try:
+            self._waiters.append(waiter)
             self._hand_over()  # one may have come back before this caller was seen to wait
-            return handover.get(timeout=self._timeout_seconds)
-        except BaseException as error:
-            with self._handover_lock:
-                is_handed_over = handover not in self._waiters  # it was handed over just now
-                if not is_handed_over:
-                    self._waiters.remove(handover)
-            if not isinstance(error, queue.Empty):  # an interrupt
-                if is_handed_over:
-                    self.give_back(handover.get())
-                raise
-            if is_handed_over:
-                return handover.get()
-            raise RedisConnectionError(f"{NO_FREE_CONNECTION}.") from None
+            with suppress(queue.Empty):
+                waiter[1].get(timeout=self._timeout_seconds)
+        finally:
+            with self._handover_lock, suppress(ValueError):  # it was handed over
+                self._waiters.remove(waiter)
+        if not hand:
+            raise RedisConnectionError(f"{NO_FREE_CONNECTION}.")
 
-    def give_back(self, member: Any) -> None:
-        if member is None:
-            self._free.appendleft(member)  # existing ones are taken first
-        else:
-            self._free.append(member)
+    def give_back(self, hand: list[Any]) -> None:
+        """Give back what is in a hand, if anything is."""
+        if hand:
+            put = self._free.extendleft if hand[0] is None else self._free.extend  # existing ones are taken first
+            put(_moved(hand))
         if self._waiters:
             self._hand_over()
 
     def drain(self) -> Iterator[Any]:
         """Yield those that are free and not None; each is replaced by None when the next one is asked for."""
         for _ in range(self._size):
+            hand: list[Any] = []
             try:
-                member = self._free.pop()
-            except IndexError:  # all are in use
-                return
-            try:
-                if member is not None:
-                    yield member
+                with suppress(IndexError):
+                    hand += _moved(self._free)
+                if not hand:  # all are in use
+                    return
+                if hand[0] is not None:
+                    yield hand[0]
             finally:
-                self.give_back(None)
+                if hand:
+                    hand[0] = None
+                self.give_back(hand)
 
     def _hand_over(self) -> None:
         with self._handover_lock, suppress(IndexError):  # another caller took it
             while self._waiters:
-                member = self._free.pop()
-                self._waiters.popleft().put(member)
+                hand, wake = self._waiters[0]
+                if not hand:  # else an interrupt came before it was woken
+                    hand += _moved(self._free)
+                wake.put(None)
+                self._waiters.popleft()
+
+
+def _moved(things: Any) -> Iterator[Any]:
+    """The last of these, which is taken out as it is put elsewhere."""
+    return islice(iter(things.pop, _NOTHING), 1)
 
 
 class OwnConnections:
@@ -183,20 +211,25 @@ class OwnConnections:
 
     def call(self, exchange: Callable[[Any], T]) -> T:
         """As :func:`call_with_connection`; connections of the store's own do not retry."""
-        connection = self._borrow()
+        hand: list[Any] = []
         try:
+            connection = self._borrow(hand)
             answer = exchange(connection)
-            stays_borrowed = self._keep_borrowed and not connection.should_reconnect()  # else all were closed meanwhile
+            if not self._keep_borrowed or connection.should_reconnect():  # the latter if all were closed meanwhile
+                hand[0] = None
+                self._pool.release(connection)
+            self._fifo.give_back(hand)
         except BaseException as error:
-            _disconnect_unless_reusable(connection, error)
-            self._release(connection)
-            if isinstance(error, _STALE_POOL_ERRORS):
+            failed = None
+            if hand:
+                failed, hand[0] = hand[0], None  # before any call, so that even a second interrupt leaves it to nobody
+            try:
+                self._put_away(failed, error)
+            finally:
+                self._fifo.give_back(hand)
+            if failed is not None and isinstance(error, _STALE_POOL_ERRORS):
                 self._close_idle()
             raise
-        if stays_borrowed:
-            self._fifo.give_back(connection)
-        else:
-            self._release(connection)
         return answer
 
     def close(self) -> None:
@@ -210,8 +243,9 @@ class OwnConnections:
             self._pool.release(connection)
         self._pool.disconnect(inuse_connections=False)
 
-    def _borrow(self) -> Any:
-        connection = self._fifo.take()
+    def _borrow(self, hand: list[Any]) -> Any:
+        self._fifo.take(hand)
+        connection = hand[0]
         if connection is not None:
             try:
                 # Nothing is left unread, and the server has not hung up.
@@ -219,33 +253,18 @@ class OwnConnections:
                     return connection
             except _UNUSABLE_ERRORS:
                 pass
-            except BaseException:  # an interrupt
-                self._fifo.give_back(connection)
-                raise
             connection.disconnect()
+            hand[0] = None
             self._pool.release(connection)
-        try:
-            return self._connect()
-        except BaseException as error:
-            if not isinstance(error, RedisError):  # the pool has counted one that it did not make, and would for ever
-                self._pool.max_connections += 1
-            self._fifo.give_back(None)
-            raise
-
-    def _connect(self) -> Any:
-        connection = _get_connection(self._pool)
-        try:
-            if self._last_uses.was_long_ago(connection):
-                connection.disconnect()
-                connection.connect()
-        except BaseException:
+        connection = hand[0] = _get_connection(self._pool)
+        if self._last_uses.was_long_ago(connection):
             connection.disconnect()
-            self._pool.release(connection)
-            raise
+            connection.connect()
         return connection
 
-    def _release(self, connection: Any) -> None:
-        try:
-            self._pool.release(connection)
-        finally:  # even after an interrupt: otherwise this connection's place would be lost for ever
-            self._fifo.give_back(None)
+    def _put_away(self, failed: Any, error: BaseException) -> None:
+        # After an interrupt, the pool may count one for ever that it did not make or get back. Others wait here anyway.
+        self._pool.max_connections += 1
+        if failed is not None:
+            _disconnect_unless_reusable(failed, error)
+            self._pool.release(failed)

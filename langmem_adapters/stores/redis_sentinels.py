@@ -13,11 +13,12 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any, TypeVar
 
+from redis import ConnectionPool
 from redis.exceptions import RedisError
 from redis.sentinel import SentinelConnectionPool
 
 from langmem_adapters.concurrency.background import start_thread
-from langmem_adapters.stores.redis_connections import LastUses, close_pool
+from langmem_adapters.stores.redis_connections import LastUses, close_pool, drop_half_made
 
 T = TypeVar("T")
 
@@ -49,18 +50,25 @@ class SentinelWatch:
             self._next_poll, self._closed = time.monotonic() + _ANSWER_TIMEOUT_SECONDS, False
             with suppress(RuntimeError):  # no thread can be started
                 start_thread(threading.Thread(target=self._poll, name="langmem-sentinels", daemon=True))
-        return self._call(exchange)  # type: ignore[no-any-return]
+        try:
+            return self._call(exchange)  # type: ignore[no-any-return]
+        except BaseException as error:
+            drop_half_made(self._sentinel_pools(), error)
+            raise
 
     def close(self) -> None:
         """Leave no sentinel connection of the store's own open, even if one is in use."""
         self._closed = True
-        for sentinel in self._pool.sentinel_manager.sentinels:
-            close_pool(sentinel.connection_pool)
+        for pool in self._sentinel_pools():
+            close_pool(pool)
 
     def _close_idle(self) -> None:
         """Have the sentinels asked over new connections."""
-        for sentinel in self._pool.sentinel_manager.sentinels:
-            sentinel.connection_pool.disconnect(inuse_connections=False)
+        for pool in self._sentinel_pools():
+            pool.disconnect(inuse_connections=False)
+
+    def _sentinel_pools(self) -> list[ConnectionPool]:
+        return [sentinel.connection_pool for sentinel in self._pool.sentinel_manager.sentinels]
 
     def _poll(self) -> None:
         """Ask for the primary: redis-py then closes connections to any other, those in use when they come back."""

@@ -14,7 +14,13 @@ from redis.sentinel import SentinelConnectionPool
 
 from langmem_adapters.concurrency.breaker import Breaker
 from langmem_adapters.concurrency.locks import ForkSafeLock
-from langmem_adapters.stores.redis_connections import LastUses, OwnConnections, call_with_connection, close_pool
+from langmem_adapters.stores.redis_connections import (
+    LastUses,
+    OwnConnections,
+    call_with_connection,
+    close_pool,
+    drop_half_made,
+)
 from langmem_adapters.stores.redis_outage import Retries, is_down, is_temporary
 from langmem_adapters.stores.redis_packing import pack
 from langmem_adapters.stores.redis_sentinels import SentinelWatch
@@ -189,7 +195,11 @@ class Cluster:
                 pool.disconnect(inuse_connections=False)
         startup_nodes = client.nodes_manager.startup_nodes
         missing_nodes = [(node.host, node.port) for node in client.startup_nodes if node.name not in startup_nodes]
-        client.nodes_manager.initialize(additional_startup_nodes_info=missing_nodes)
+        try:
+            client.nodes_manager.initialize(additional_startup_nodes_info=missing_nodes)
+        except BaseException as error:
+            drop_half_made(_pools(client), error)
+            raise
         return client
 
 
