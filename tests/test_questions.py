@@ -195,6 +195,10 @@ def test_dates_of_a_text_pasted_beside_a_question_are_not_looked_for() -> None:
     assert short["day8"] == 1
 
 
+def test_the_month_of_a_date_in_digits_is_no_day() -> None:
+    assert "day11" not in query_terms("What did I do last week? 2026-11-23/2026-11-29", analyze, STOP_WORDS)
+
+
 def test_a_day_named_in_a_question_counts_up_to_the_longest_text() -> None:
     now = datetime(2023, 5, 8, 12, tzinfo=timezone.utc).timestamp()
     question = "What did I do last week?"
