@@ -62,6 +62,10 @@ AROUND = "We had coffee, cake and a biscuit. {} Thanks a lot!"
             "ich war am see und wir haben da viel kuchen gegessen also sag mir wo mein fahrrad steht",
             "wo mein fahrrad steht",
         ),
+        (
+            "my trip to the lake with ben and ada is over and i am home so what about my bike",
+            "what about my bike",
+        ),
         ("> Who comes to the party?\n\nWhere is my bike?", "Where is my bike?"),
         ("```js\nlet bike = shed ?? none;\n```\nWhere is my bike?", "Where is my bike?"),
         ("> Who comes to the party?", "> Who comes to the party?"),

@@ -39,7 +39,7 @@ _NO_SUBJECT = r"(?!(?:a|an|and|he|her|his|i|it|its|my|our|she|that|the|their|the
 _QUESTION_WORDS = sorted({*FOREIGN_QUESTION_WORDS, *"how what when where whether which who whom whose why".split()})
 _OPENING_PATTERN = re.compile(
     rf"(?:{_ASKING})\W+(?=(?:{'|'.join(_QUESTION_WORDS)})\b)"
-    rf"|(?=\b(?:what|when|where|why|how|whom)(?:['\u2019]?s| (?:(?:again|else|exactly) )?(?:{_VERBS}))\b"
+    rf"|(?=\b(?:what|when|where|why|how|whom)(?:['\u2019]?s| (?:(?:again|else|exactly) )?(?:{_VERBS}|about))\b"
     rf"|\b(?:what|which|whose|how)(?: {_NO_SUBJECT}){{1,3}} (?:{_VERBS})\b"
     rf"|\bhow many\b|\b(?:what|which) (?:kind|sort|type)s? of\b|\bwho (?:did|do|does)\b"
     rf"|\bdo you (?:still )?(?:know|recall|remember)\b|{FOREIGN_QUESTION_OPENING})",
