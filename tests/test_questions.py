@@ -58,6 +58,14 @@ AROUND = "We had coffee, cake and a biscuit. {} Thanks a lot!"
         ),
         ("We met at the lake and ate a lot of cake with Ben and Ada, so where is my bike?", "where is my bike?"),
         ("ich war den ganzen tag am see und wir haben kuchen gegessen also wo ist mein fahrrad", "wo ist mein fahrrad"),
+        (
+            "ich war am see und wir haben da viel kuchen gegessen also sag mir wo mein fahrrad steht",
+            "wo mein fahrrad steht",
+        ),
+        (
+            "my trip to the lake with ben and ada is over and i am home so what about my bike",
+            "what about my bike",
+        ),
         ("> Who comes to the party?\n\nWhere is my bike?", "Where is my bike?"),
         ("```js\nlet bike = shed ?? none;\n```\nWhere is my bike?", "Where is my bike?"),
         ("> Who comes to the party?", "> Who comes to the party?"),
@@ -68,6 +76,25 @@ AROUND = "We had coffee, cake and a biscuit. {} Thanks a lot!"
 )
 def test_what_a_message_asks(text: str, asked: str) -> None:
     assert asked_part(text).strip() == asked
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I moved to Lisbon. My sister Ana is the one who told me. It was nice.",
+        "the man who sold me the car last week in the old town said something about the red bike and the shed",
+        "When I came home from the shop yesterday I was so tired and then I thought about my red bike.",
+        "My bike is red. I know what I need to do now.",
+        "Write a letter about the red bike for the school and explain how it all began and why people should care.",
+        "My bike is red. Remind me about it when I am home.",
+        "Did the man who sold me the car last week in the old town tell you about the red bike in my shed?",
+        "On a parl\u00e9 de la maison. Mon fr\u00e8re qui est \u00e0 Lyon aime cela. Puis nous avons dormi.",
+        "Ich wohne in Bonn. Die Stadt ist so, wie ich sie mag. Mein Fahrrad ist rot.",
+        "The hoe is in the shed. Tomatoes grow in the garden.",
+    ],
+)
+def test_what_tells_is_no_question_though_it_has_words_of_questions(text: str) -> None:
+    assert asked_part(text) == text
 
 
 @given(st.text(alphabet="abcD .?!\n\u3002\uff1f\u061f'\""))
@@ -193,6 +220,10 @@ def test_dates_of_a_text_pasted_beside_a_question_are_not_looked_for() -> None:
     assert "day8" not in dated
     short = query_terms(f"We met on 2023-05-08. {question}", analyze, STOP_WORDS)
     assert short["day8"] == 1
+
+
+def test_the_month_of_a_date_in_digits_is_no_day() -> None:
+    assert "day11" not in query_terms("What did I do last week? 2026-11-23/2026-11-29", analyze, STOP_WORDS)
 
 
 def test_a_day_named_in_a_question_counts_up_to_the_longest_text() -> None:

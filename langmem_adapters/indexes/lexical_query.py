@@ -26,7 +26,8 @@ def query_terms(query: str, analyzer: Analyzer, stop_words: frozenset[str]) -> d
     """
     query = truncate_query(query)
     dated = dated_part(query)
-    named_date_words, day_words = split_dates(dated)[1], possible_day_words(dated)
+    dateless, named_date_words = split_dates(dated)
+    day_words = possible_day_words(dateless)
     query = split_dates(query)[0]
     terms = analyzer(query)
     informative_terms = [term for term in terms if term not in stop_words]

@@ -10,46 +10,53 @@ import re
 
 from langmem_adapters.language.english import STOP_WORDS
 
-# For each language: question words, and the rest.
+# For each language: question words, verbs, and the rest.
 _LANGUAGES = (
     """wer wen wem wessen wann warum wieso weshalb wo woher wohin welche welchen welchem welcher welches wie wieviel |
-    was war waren wird wurde wurden ist sind bin hat haben hatte hast habe kann können konnte soll sollte will wollte
-    muss musste darf durfte der die das den dem des ein eine einen einem einer eines kein keine keinen und oder aber
-    auch noch schon nicht sich ich du er sie es wir ihr mich mir dich dir uns euch ihn ihm ihnen mein meine meinen
-    meinem meiner dein deine deinen sein seine seinen ihre ihren unser unsere unseren in im an am auf aus bei beim mit
-    nach von vom vor zu zum zur für über unter um bis durch gegen ohne als wenn ob dass man gibt viel viele denn
-    doch""",
-    """qui quand pourquoi combien comment quel quelle quels quelles où quoi lequel laquelle |
-    que qu est sont était suis es a as ont ai avait le la les l un une des du de d au aux et ou mais pas ne n plus ce
-    cet cette ces ça c il elle ils elles je j tu nous vous on me m te t se s mon ma mes ton ta tes son sa ses notre nos
-    votre vos leur leurs à dans en sur sous avec sans pour par chez y si""",
-    """quién quiénes cuándo cuánto cuánta cuántos cuántas cuál cuáles dónde adónde cómo qué por |
-    que quien cuando cuanto cual donde como es son era fue está están he ha han hay el la los las lo un una unos unas
-    de del al a y o pero no ni se me te nos le les mi mis tu tus su sus nuestro nuestra yo él ella ellos en con sin
-    para sobre entre hasta desde si más muy ya este esta ese esa""",
-    """chi quando perché quale quali quanto quanta quanti quante cosa |
-    dove come che è sono era ha hanno ho il lo la i gli le l un uno una di del della dei delle dello da dal dalla a al
-    alla ai in nel nella su sul con per tra fra e o ma non si mi ti ci vi io tu lui lei noi voi loro mio mia tuo tua
-    suo sua nostro nostra se più anche""",
-    """quem quando quanto quanta quantos quantas qual quais onde porquê |
-    que como é são era foi está estão tem têm o a os as um uma de do da dos das em no na nos nas ao à por para com sem
-    e ou mas não se me te lhe eu tu ele ela nós eles meu minha teu tua seu sua nosso nossa mais muito já este esta""",
-    """wie wat waar wanneer waarom hoe hoeveel welk welke |
-    is zijn was waren heeft heb hebben had kan kunnen moet wil de het een en of maar niet geen ik jij je hij zij ze we
-    wij jullie mijn jouw zijn haar ons onze hun in op aan van voor met naar uit bij door over om te dat die dit deze
-    er ook nog al als dan""",
+    ist sind war waren hat haben hatte hast habe kann können konnte wird wurde wurden | was bin soll sollte will
+    wollte muss musste darf durfte der die das den dem des ein eine einen einem einer eines kein keine keinen und
+    oder aber auch noch schon nicht sich ich du er sie es wir ihr mich mir dich dir uns euch ihn ihm ihnen mein
+    meine meinen meinem meiner dein deine deinen sein seine seinen ihre ihren unser unsere unseren in im an am auf
+    aus bei beim mit nach von vom vor zu zum zur für über unter um bis durch gegen ohne als wenn ob dass man gibt
+    viel viele denn doch""",
+    """qui quand pourquoi combien comment quel quelle quels quelles où quoi lequel laquelle | est sont était a as ont
+    avait | que qu suis es ai le la les l un une des du de d au aux et ou mais pas ne n plus ce cet cette ces ça c
+    il elle ils elles je j tu nous vous on me m te t se s mon ma mes ton ta tes son sa ses notre nos votre vos leur
+    leurs à dans en sur sous avec sans pour par chez y si""",
+    """quién quiénes cuándo cuánto cuánta cuántos cuántas cuál cuáles dónde adónde cómo qué por | es son era fue está
+    están ha han | que quien cuando cuanto cual donde como he hay el la los las lo un una unos unas de del al a y o
+    pero no ni se me te nos le les mi mis tu tus su sus nuestro nuestra yo él ella ellos en con sin para sobre entre
+    hasta desde si más muy ya este esta ese esa""",
+    """chi quando perché quale quali quanto quanta quanti quante cosa | è sono era ha hanno ho | dove come che il lo la
+    i gli le l un uno una di del della dei delle dello da dal dalla a al alla ai in nel nella su sul con per tra fra
+    e o ma non si mi ti ci vi io tu lui lei noi voi loro mio mia tuo tua suo sua nostro nostra se più anche""",
+    """quem quando quanto quanta quantos quantas qual quais onde porquê | é são era foi está estão tem | que como têm o
+    a os as um uma de do da dos das em no na nos nas ao à por para com sem e ou mas não se me te lhe eu tu ele ela
+    nós eles meu minha teu tua seu sua nosso nossa mais muito já este esta""",
+    """wie wat waar wanneer waarom hoe hoeveel welk welke | is zijn was waren heeft heb hebben had kan | kunnen moet
+    wil de het een en of maar niet geen ik jij je hij zij ze we wij jullie mijn jouw haar ons onze hun in op aan van
+    voor met naar uit bij door over om te dat die dit deze er ook nog al als dan""",
 )
 _WORD_PATTERN = re.compile(r"[^\W\d_]+")
 
 
 def _question_and_stop_words(text: str) -> tuple[frozenset[str], frozenset[str]]:
-    question_words, _, rest = text.partition("|")
-    return frozenset(question_words.split()), frozenset((*question_words.split(), *rest.split()))
+    question_words, verbs, rest = map(str.split, text.split("|"))
+    return frozenset(question_words), frozenset((*question_words, *verbs, *rest))
+
+
+def _question_opening(text: str) -> str:
+    question_words, verbs, _ = map(str.split, text.split("|"))
+    # "hoe" is an English word too, and "qui" mostly begins a relative clause.
+    openings = [word for word in question_words if word not in ("hoe", "qui")]
+    return rf"(?:{'|'.join(openings)}) (?:{'|'.join(verbs)})"
 
 
 _LANGUAGE_WORDS = [_question_and_stop_words(text) for text in _LANGUAGES]
-FOREIGN_QUESTION_WORDS = frozenset[str]().union(*[words for words, _ in _LANGUAGE_WORDS]) - {"por"}
-"""The question words of all these languages; "por" also means "for"."""
+FOREIGN_QUESTION_WORDS = frozenset[str]().union(*[words for words, _ in _LANGUAGE_WORDS])
+"""The question words of all these languages."""
+FOREIGN_QUESTION_OPENING = rf"\b(?:{'|'.join(map(_question_opening, _LANGUAGES))})\b"
+"""The pattern of a question word of one of these languages with a verb after it."""
 
 
 def foreign_stop_words(text: str) -> frozenset[str]:

@@ -8,7 +8,11 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 from langmem_adapters.language.analysis import STOP_WORDS, words_of
-from langmem_adapters.language.foreign_stop_words import FOREIGN_QUESTION_WORDS, foreign_stop_words
+from langmem_adapters.language.foreign_stop_words import (
+    FOREIGN_QUESTION_OPENING,
+    FOREIGN_QUESTION_WORDS,
+    foreign_stop_words,
+)
 from langmem_adapters.language.lists import word_set
 
 # How one greets and thanks, and how one says that one asks, in English, German, French, Spanish, Italian, Portuguese
@@ -20,7 +24,7 @@ _GREETINGS = (
 )
 _ASKING = (
     r"\b(?:can|could|will|would) you (?:please )?(?:remind|tell) me\b|\bdo you (?:still )?(?:know|recall|remember)\b"
-    r"|(?:^|[.!?:,\n]) *(?:please )?(?:remind|tell) me\b|\blet me know\b"
+    r"|(?:^|[.!?:,\n]) *(?:please )?(?:remind|tell) me\b|\b(?:remind|tell) me(?= (?:how|wh\w+)\b)|\blet me know\b"
     r"|\bi (?:am wondering|was wondering|wonder|want to know|would like to know)\b|\bi['\u2019]d like to know\b"
     r"|\b(?:weißt du(?: noch)?|sag mir|(?:kannst|könntest) du mir (?:bitte )?sagen)\b"
     r"|\b(?:dis-moi|tu te souviens|(?:peux|pourrais)-tu me (?:dire|rappeler))\b"
@@ -28,12 +32,21 @@ _ASKING = (
     r"|\b(?:diga-me|me diga|pode me dizer)\b|\b(?:weet je(?: nog)?|(?:kun|kan) je me (?:vertellen|zeggen))\b"
 )
 _FRAMING_PATTERN = re.compile(f"{_GREETINGS}|{_ASKING}", re.IGNORECASE)
-_OPENING = (  # of a question: "who", or that one asks
-    rf"\b(?:what|when|where|who|whom|whose|which|why|how|{'|'.join(sorted(FOREIGN_QUESTION_WORDS))})\b|{_ASKING}"
+# A question without its mark has its verb before its subject ("where did he go"), or follows "tell me" or the like.
+# What tells has other clauses: "the man who sold it", "when I came", "I know what he did".
+_VERBS = "am|are|can|could|did|do|does|had|has|have|is|may|might|must|should|was|were|will|would"
+_NO_SUBJECT = r"(?!(?:a|an|and|he|her|his|i|it|its|my|our|she|that|the|their|they|this|to|we|you|your)\b)\w+"
+_QUESTION_WORDS = sorted({*FOREIGN_QUESTION_WORDS, *"how what when where whether which who whom whose why".split()})
+_OPENING_PATTERN = re.compile(
+    rf"(?:{_ASKING})\W+(?=(?:{'|'.join(_QUESTION_WORDS)})\b)"
+    rf"|(?=\b(?:what|when|where|why|how|whom)(?:['\u2019]?s| (?:(?:again|else|exactly) )?(?:{_VERBS}|about))\b"
+    rf"|\b(?:what|which|whose|how)(?: {_NO_SUBJECT}){{1,3}} (?:{_VERBS})\b"
+    rf"|\bhow many\b|\b(?:what|which) (?:kind|sort|type)s? of\b|\bwho (?:did|do|does)\b"
+    rf"|\bdo you (?:still )?(?:know|recall|remember)\b|{FOREIGN_QUESTION_OPENING})",
+    re.IGNORECASE,
 )
-_OPENING_PATTERN = re.compile(_OPENING, re.IGNORECASE)
 _MAX_SENTENCE_WORDS = 16  # of one that says nothing but what it asks
-_CLAUSE_PATTERN = re.compile(rf"(?={_OPENING})(?=(\s*\S{{1,64}}(?:\s+\S{{1,64}}){{0,11}}))", re.IGNORECASE)  # 12 words
+_CLAUSE_PATTERN = re.compile(r"\s*\S{1,64}(?:\s+\S{1,64}){0,11}")  # 12 words
 # Words that may refer to what was said before.
 _REFERRING_WORDS = word_set("he him it she that them then there these they this those")
 _QUESTION_MARKS = ("?", "\uff1f", "\u061f")
@@ -167,7 +180,8 @@ def _asked_clauses(sentence: str) -> list[str]:
     """A sentence, or of a long one the clauses that begin as a question does: speech may be written without marks."""
     if len(sentence.split()) <= _MAX_SENTENCE_WORDS:
         return [sentence]
-    clauses = [match[1] for match in itertools.islice(_CLAUSE_PATTERN.finditer(sentence), _MAX_QUESTIONS + 1)]
+    openings = itertools.islice(_OPENING_PATTERN.finditer(sentence), _MAX_QUESTIONS + 1)
+    clauses = [match[0] for opening in openings if (match := _CLAUSE_PATTERN.match(sentence, opening.end()))]
     return clauses if 0 < len(clauses) <= _MAX_QUESTIONS else [sentence]
 
 
