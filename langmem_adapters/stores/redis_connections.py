@@ -263,8 +263,8 @@ class OwnConnections:
         return connection
 
     def _put_away(self, failed: Any, error: BaseException) -> None:
-        # After an interrupt, which redis-py may tell as an error of its own, the pool may count one for ever that it did
-        # not make or get back. How many there are at most is this object's concern.
+        # After an interrupt, which redis-py may tell as an error of its own, the pool may count one for ever that it
+        # did not make or get back. How many there are at most is this object's concern.
         self._pool.max_connections += 1
         if failed is not None:
             _disconnect_unless_reusable(failed, error)
