@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import re
 from datetime import datetime, timezone
 from pathlib import Path
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -189,12 +191,29 @@ def test_small_talk_around_a_question_does_not_lead_away_from_it(memory: LongTer
 
 
 def test_a_text_beside_a_question_counts_less_the_longer_it_is() -> None:
-    asides = [f"word{n}" for n in range(120)]
-    counts = query_terms(f"{' '.join(asides)}.\nWhere is my bike?", analyze, STOP_WORDS)
-    assert counts[analyze("bike")[0]] == 1
-    assert sum(counts[aside] for aside in asides) == pytest.approx(2.4)
-    few = query_terms(f"{' '.join(asides[:24])}.\nWhere is my bike?", analyze, STOP_WORDS)
-    assert {few[aside] for aside in asides[:24]} == {0.5}
+    asides = [f"widget{n}" for n in range(240)]
+
+    def total(count: int, *, of_message: bool) -> float:
+        query = f"{' '.join(asides[:count])}.\nWhere is my bike?"
+        counts = query_terms(query, analyze, STOP_WORDS, of_message=of_message)
+        assert counts[analyze("bike")[0]] == 1
+        return sum(counts[analyze(word)[0]] for word in asides[:count])
+
+    assert total(24, of_message=True) == total(24, of_message=False) == pytest.approx(12)
+    assert total(240, of_message=True) == pytest.approx(1.2)
+    assert total(240, of_message=False) == pytest.approx(12)
+
+
+def test_a_long_prompt_with_a_question_finds_itself_before_the_question_alone(tmp_path: Path) -> None:
+    """An experience is looked for by its whole request, in which the context is as long as this."""
+    random = Random(1)
+    words = ["".join(letters) for letters in itertools.product("bdfgk", "aiou", "lmnrst", "ou", "dkn")]
+    questions = [f"Where is {word} kept?" for word in words[:20]]
+    prompts = [f"{' '.join(random.sample(words[20:370], 300))}.\n{question}" for question in questions]
+    with contextlib.closing(LexicalIndex(tmp_path / "words.db")) as index:
+        index.apply(NOTES, upsert=[Document(str(n), text) for n, text in enumerate((*prompts, *questions))])
+        best = [index.search(NOTES, prompt, 1)[0].id for prompt in prompts]
+    assert best == [str(n) for n in range(len(prompts))]
 
 
 def test_a_word_of_a_question_counts_less_where_it_stands_beside_it() -> None:

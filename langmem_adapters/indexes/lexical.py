@@ -159,7 +159,7 @@ class LexicalIndex(Shared):
 
     def search(self, namespace: Namespace, query: str, k: int) -> list[Hit]:
         check_integer("k", k)
-        name, terms = self._row_name(namespace), self._query_terms(query)
+        name, terms = self._row_name(namespace), query_terms(query, self._analyzer, self._stop_words)
         if k <= 0 or not terms:
             return []
         with self._errors(), self._database.reading() as connection, connection:
@@ -171,7 +171,7 @@ class LexicalIndex(Shared):
             return to_hits(connection, weighted_terms, documents)
 
     def within(self, namespace: Namespace, query: str, thread: str) -> list[Hit]:
-        name, terms = self._row_name(namespace), self._query_terms(query)
+        name, terms = self._row_name(namespace), self._message_terms(query)
         with self._errors(), self._database.reading() as connection, connection:
             corpus = self._read_corpus(connection, name)
             if corpus is None:
@@ -241,12 +241,12 @@ class LexicalIndex(Shared):
     ) -> tuple[frozenset[str], str, dict[str, float]]:
         """The speakers that a query names, the query without them, unless nothing is left then, and its terms."""
         speakers, nameless_query = named_speakers(truncate_query(query), speaker_names(connection, namespace))
-        if terms := self._query_terms(nameless_query):
+        if terms := self._message_terms(nameless_query):
             return speakers, nameless_query, terms
-        return speakers, query, self._query_terms(query)
+        return speakers, query, self._message_terms(query)
 
-    def _query_terms(self, query: str) -> dict[str, float]:
-        return query_terms(query, self._analyzer, self._stop_words)
+    def _message_terms(self, query: str) -> dict[str, float]:
+        return query_terms(query, self._analyzer, self._stop_words, of_message=True)
 
     def _weigh_query(
         self, connection: sqlite3.Connection, corpus: Corpus, query: str, terms: dict[str, float]

@@ -12,17 +12,20 @@ from langmem_adapters.language.questions import asked_part, split_framing
 
 ASIDE_WEIGHT = 0.5
 """How much a word counts that is said beside a question: it may be small talk, or what the question is about."""
-_MAX_ASIDE_TERMS = 24  # more of them, as of a mail beside a question, count less together the more they are
+_MAX_ASIDE_TERMS = 24  # more of them, as of a mail beside a question, count together as so many at most
 _STOP_WORD_WEIGHT = 0.1
 _QUERY_END_CHARS = 100_000  # read at the beginning and at the end of a longer query
 
 
-def query_terms(query: str, analyzer: Analyzer, stop_words: frozenset[str]) -> dict[str, float]:
+def query_terms(
+    query: str, analyzer: Analyzer, stop_words: frozenset[str], *, of_message: bool = False
+) -> dict[str, float]:
     """The terms of a query with their counts.
 
     Stop words of its language, and words that only say that one asks, count for little, and what is said beside a
-    question counts half. A date that it names becomes the words that a document of that date has; a number alone may
-    be a day.
+    question counts half; a long text there counts less the longer it is, above all in a message (``of_message``), as a
+    whole prompt is to find one like it. A date that it names becomes the words that a document of that date has; a
+    number alone may be a day.
     """
     query = truncate_query(query)
     dated = dated_part(query)
@@ -36,7 +39,8 @@ def query_terms(query: str, analyzer: Analyzer, stop_words: frozenset[str]) -> d
     asked = split_framing(asked_part(query))[0]
     asked_terms = Counter(terms if asked == plain else analyzer(asked))
     if not asked_terms.keys().isdisjoint(counts):  # otherwise what it asks about is all elsewhere
-        aside_weight = ASIDE_WEIGHT * min(1.0, _MAX_ASIDE_TERMS / max(1, len(counts.keys() - asked_terms))) ** 2
+        share = min(1.0, _MAX_ASIDE_TERMS / max(1, len(counts.keys() - asked_terms)))
+        aside_weight = ASIDE_WEIGHT * (share * share if of_message else share)
         for term, count in counts.items():
             asked_count = min(asked_terms[term], count)
             counts[term] = asked_count + aside_weight * (count - asked_count)
