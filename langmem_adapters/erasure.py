@@ -261,8 +261,8 @@ class _Erasure:
         namespaces = {namespace for namespace in self._stored(prefix) | indexed if is_chosen(namespace)}
         errors: list[LangmemError] = []
         run(gather((self._clear_namespace(each, listed, errors) for each in sorted(namespaces)), at_once=MAX_TOGETHER))
-        for error in errors:
-            raise error
+        if errors:
+            raise errors[0]
         self._deleted |= namespaces
         return bool(namespaces)
 

@@ -95,17 +95,14 @@ class PoolFlows:
         expires_at = experience.expires_at
         if not expires_at and self.ttl is not None:
             expires_at = now + self.ttl
-        fields: dict[str, Any] = {
-            "tag": self.tag,
-            "uuid": experience.uuid or self._new_id(),
-            "timestamp": now if experience.timestamp is None else experience.timestamp,
-            "expires_at": expires_at,
-        }
-        stored = experience.__copy__()
-        # The same as model_copy(update=…) with fields that the class has, in two thirds of the time.
-        stored.__dict__.update(fields)
-        stored.__pydantic_fields_set__.update(fields)
-        return stored
+        return experience.model_copy(
+            update={
+                "tag": self.tag,
+                "uuid": experience.uuid or self._new_id(),
+                "timestamp": now if experience.timestamp is None else experience.timestamp,
+                "expires_at": expires_at,
+            }
+        )
 
     def lookup_flow(self, key: str) -> Flow[Experience | None]:
         """:meth:`lookup`, as a part of a larger flow."""

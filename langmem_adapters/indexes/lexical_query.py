@@ -31,7 +31,7 @@ def query_terms(
     dated = dated_part(query)
     dateless, named_date_words = split_dates(dated)
     day_words = possible_day_words(dateless)
-    query = split_dates(query)[0]
+    query = dateless if dated == query else split_dates(query)[0]
     terms = analyzer(query)
     informative_terms = [term for term in terms if term not in stop_words]
     counts: dict[str, float] = {**Counter(informative_terms or terms)}

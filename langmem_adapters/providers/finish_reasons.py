@@ -47,10 +47,8 @@ def tells_of_call(report: Mapping[str, Any]) -> bool:
 
 
 def _reasons(report: Mapping[str, Any]) -> list[str]:
-    reasons = []
-    for name in _REASON_FIELDS.intersection(report):
-        reasons.append(str(getattr(report[name], "name", report[name])).rpartition(".")[2].lower())  # noqa: PERF401
-    return reasons
+    values = [report[name] for name in _REASON_FIELDS.intersection(report)]
+    return [str(getattr(value, "name", value)).rpartition(".")[2].lower() for value in values]
 
 
 class Ending(NamedTuple):

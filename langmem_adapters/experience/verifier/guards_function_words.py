@@ -28,9 +28,6 @@ def courtesies(left: Reading, right: Reading, _: Alignment) -> str:
     return refusal("courtesies", left_only, right_only) if left_only and right_only else ""
 
 
-_POSSESSIVES = {"my": "i", "our": "i", "your": "you"}
-
-
 def links(left: Reading, right: Reading, _: Alignment) -> str:
     """The word "and" must not be replaced by "or", nor "or" by "and"."""
     ands, ors = (left.words.count(word) - right.words.count(word) for word in ("and", "or"))
@@ -124,6 +121,7 @@ def persons(left: Reading, right: Reading, alignment: Alignment) -> str:
     return refusal("persons", set(one), set(other) - set(one))
 
 
+_POSSESSIVES = {"my": "i", "our": "i", "your": "you"}
 _I_OR_YOU = frozenset(("i", "you"))
 _ASKS_WHAT_ANYBODY_DOES = re.compile(
     r"\bhow (?:do|can|could|should|would|may|must) (?:i|you)\b"

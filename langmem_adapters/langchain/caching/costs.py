@@ -32,14 +32,8 @@ def metric_of(generations: Sequence[Generation]) -> Metric:
 
 def saved_tokens(reports: Sequence[dict[str, Any]]) -> int:
     """The tokens that a served answer took when it was made, by the metadata of its messages."""
-    usages: list[Any] = []
-    tokens = 0
-    for report in reports:
-        usage = report.get("cache_usage")
-        if usage and usage not in usages:
-            usages.append(usage)
-            tokens += usage.get("total_tokens") or 0
-    return tokens
+    usages = _distinct_usages([report.get("cache_usage") for report in reports])
+    return sum([usage.get("total_tokens") or 0 for usage in usages])
 
 
 def _distinct_usages(usages: Sequence[Any]) -> list[Any]:
