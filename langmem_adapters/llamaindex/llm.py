@@ -31,6 +31,7 @@ from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.experience import ExperiencePool, Judge, Prices, Scorer
 from langmem_adapters.experience.background_scoring import BackgroundScoring
 from langmem_adapters.experience.single_flight.asking import CachedModel, opened_again
+from langmem_adapters.experience.single_flight.request_keys import record_request_key
 from langmem_adapters.experience.single_flight.tenants import Tenant, Tenants
 from langmem_adapters.llamaindex.answers import Answers, KeyedRequest
 from langmem_adapters.llamaindex.convert import checked_chats
@@ -276,6 +277,7 @@ class CachedLLM(CachedModel, StructuredPrediction, LLM):
         except SerializationError as error:
             self._answers.count_unkeyed(error)
             return None
+        record_request_key(key)
         return KeyedRequest(key, question, kwargs.get("max_tokens", getattr(self._wrapped, "max_tokens", None)))
 
     # --- what others want to know of the model
