@@ -214,7 +214,7 @@ class CachedChatModel(CachedModel, BaseChatModel):
             llm_string = with_class_fields(self._get_llm_string(stop=stop, **kwargs), kwargs)
             check_self_contained(prompt, llm_string)
         except SerializationError as error:
-            self._answers.count_unkeyed(error)
+            self._tenants.default.count_unkeyed(error)  # a worker thread may not be able to tell whose tenant it is
             return None
         key = request_key(prompt, llm_string)
         record_request_key(key)
