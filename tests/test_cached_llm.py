@@ -65,6 +65,7 @@ from langmem_adapters.experience import AtLeast
 from langmem_adapters.experience.single_flight import flights
 from langmem_adapters.langchain import CachedChatModel
 from langmem_adapters.llamaindex import CachedLLM
+from langmem_adapters.llamaindex import llm as llm_module
 from langmem_adapters.llamaindex.request import chat_key
 from langmem_adapters.llamaindex.responses import (
     Recording,
@@ -1634,6 +1635,46 @@ async def test_e6_a_models_own_way_to_structured_output_is_taken_and_served() ->
     short = llm.model_copy(update={"system_prompt": "Be short."})
     assert short.structured_predict(Place, prompt, who="Ada") == rome
     assert [message.content for message in inner._asked[1]] == ["Be short.", "Where is Ada?"]
+
+
+@pytest.mark.parametrize("way", ["achat", "astream_chat"])
+@pytest.mark.parametrize("kind", ["many", "picture"])
+async def test_a5_what_takes_a_while_to_read_is_read_beside_the_loop(
+    monkeypatch: pytest.MonkeyPatch, kind: str, way: str
+) -> None:
+    """And belongs to the tenant of its task, whoever that is."""
+    threads: list[int] = []
+
+    def noting(*request: Any) -> str:
+        threads.append(threading.get_ident())
+        return chat_key(*request)
+
+    def tenant() -> object:
+        return asyncio.current_task() and current.get()  # which raises beside a loop
+
+    monkeypatch.setattr(llm_module, "chat_key", noting)
+    current: contextvars.ContextVar[str | None] = contextvars.ContextVar("tenant", default=None)
+    inner = Scripted()
+    llm = cached(inner, tenant=tenant)
+
+    async def ask(messages: list[ChatMessage], **parameters: Any) -> str:
+        if way == "achat":
+            return text(await llm.achat(messages, **parameters))
+        return text(joined([piece async for piece in await llm.astream_chat(messages, **parameters)]))
+
+    long = [ChatMessage(f"My bike is in shed {n}.") for n in range(100)]
+    messages = long if kind == "many" else [ChatMessage(blocks=[ImageBlock(image=b"picture")])]
+    await ask(messages)
+    assert (llm.stats()["bypassed"], threads) == (1, [])  # there is no tenant
+    for name in ("acme", "globex", "acme"):
+        current.set(name)
+        assert await ask(messages) == "Hello there!"
+    assert (inner.asked, llm.stats()["hits"], len(threads)) == (3, 1, 3)
+    assert threading.get_ident() not in threads
+    await ask(messages, what=object())
+    assert llm.stats()["unkeyed"] == 1
+    await ask(HI)
+    assert threads[-1] == threading.get_ident()  # a hop would take longer
 
 
 def _place_call(**arguments: Any) -> ChatMessage:
