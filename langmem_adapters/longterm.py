@@ -18,7 +18,7 @@ from langmem_adapters.progress import Progress, advancing
 from langmem_adapters.protocols import Index, SemanticIndex, Store
 from langmem_adapters.recall.forgetting import forget
 from langmem_adapters.recall.keeping import are_stored, correct_memory, remember
-from langmem_adapters.recall.memories import RECALLED, MemoryReader, narrowed_session, says_one_of, was_said_in
+from langmem_adapters.recall.memories import RECALLED, MemoryReader, memory_filter, narrowed_session
 from langmem_adapters.recall.reranking import Reranker
 from langmem_adapters.recall.search import Search, queries_of
 from langmem_adapters.recall.vectors import VectorRecall
@@ -253,9 +253,9 @@ class LongTermMemory(Shared):
         where: Callable[[Memory], bool] | None = None,
         scope: Scope | None = None,
         explain: bool = False,
-        rerank: bool = True,
+        for_reader: bool = True,
     ) -> Flow[list[Recalled]]:
-        """:meth:`search`, as a part of a larger flow; without ``rerank``, the ranker is not asked."""
+        """:meth:`search`, as a part of a larger flow; if not ``for_reader``, unranked and with what says the same."""
         session = narrowed_session(self.scope, scope)
         k = self.similarity_top_k if k is None else k
         validation.check_text("a query", query)
@@ -265,20 +265,18 @@ class LongTermMemory(Shared):
             return views.Listing([], views.memories, query=query)
         self._counts.add("searches")
         excluded_messages = validation.checked_list(exclude, "exclude is a list of messages", Message)
-        is_excluded = says_one_of(excluded_messages)
+        is_wanted = memory_filter(excluded_messages, session, where, distinct=for_reader)
 
         def matching_memory(id_: str, data: bytes) -> Memory | None:
             memory = self._reader.memory(id_, data)
-            if memory is None or is_excluded(memory.message) or not was_said_in(session, memory):
-                return None
-            return memory if where is None or validation.plain_answer("where", where(memory)) else None
+            return memory if memory is not None and is_wanted(memory) else None
 
-        candidate_count = k if self._reranker is None or not rerank else self._reranker.candidate_count(k)
+        candidate_count = k if self._reranker is None or not for_reader else self._reranker.candidate_count(k)
         query = query[:_MAX_QUERY_CHARS]
         search = yield from self._start_search(queries_of(query, excluded_messages))
         matches = yield from step(search.best, candidate_count, matching_memory, session, explain=explain)
         recalled = [Recalled(memory, match.score, match.signals if explain else {}) for match, memory in matches]
-        if self._reranker is not None and rerank:
+        if self._reranker is not None and for_reader:
             recalled = yield from self._reranker.rerank(query, recalled)
         return views.Listing(recalled[:k], views.memories, query=query, matching=matching, meaning_of=meaning_of)
 

@@ -1150,6 +1150,9 @@ async def test_a5_a_long_conversation_is_read_beside_the_loop(monkeypatch: pytes
     assert (inner.asked, model.stats()["hits"], len(threads)) == (3, 1, 3)
     assert threading.get_ident() not in threads
     assert model.invoke(long).response_metadata["cache"] == "hit"  # the same request
+    unkeyed: Any = model.bind(what=object())
+    await (unkeyed.ainvoke(long) if way == "ainvoke" else astreamed(unkeyed, long))
+    assert model.stats()["unkeyed"] == 1
 
 
 async def test_a5_a_hit_that_is_long_lets_others_run() -> None:

@@ -65,6 +65,7 @@ from langmem_adapters.experience import AtLeast
 from langmem_adapters.experience.single_flight import flights
 from langmem_adapters.langchain import CachedChatModel
 from langmem_adapters.llamaindex import CachedLLM
+from langmem_adapters.llamaindex import llm as llm_module
 from langmem_adapters.llamaindex.request import chat_key
 from langmem_adapters.llamaindex.responses import (
     Recording,
@@ -77,7 +78,7 @@ from langmem_adapters.protocols import Store
 from langmem_adapters.providers.usage import usage_of
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.testing import FakeClock
-from tests.faults import CROWD, Down, on_threads
+from tests.faults import CROWD, Down, Refusing, on_threads
 from tests.loops import cancel_before_the_next_step
 from tests.waiting import auntil, until
 
@@ -1634,6 +1635,93 @@ async def test_e6_a_models_own_way_to_structured_output_is_taken_and_served() ->
     short = llm.model_copy(update={"system_prompt": "Be short."})
     assert short.structured_predict(Place, prompt, who="Ada") == rome
     assert [message.content for message in inner._asked[1]] == ["Be short.", "Where is Ada?"]
+
+
+@pytest.mark.parametrize("way", ["achat", "astream_chat"])
+@pytest.mark.parametrize("kind", ["many", "picture"])
+async def test_a5_what_takes_a_while_to_read_is_read_beside_the_loop(
+    monkeypatch: pytest.MonkeyPatch, kind: str, way: str
+) -> None:
+    """And belongs to the tenant of its task, whoever that is."""
+    threads: list[int] = []
+
+    def noting(*request: Any) -> str:
+        threads.append(threading.get_ident())
+        return chat_key(*request)
+
+    def tenant() -> object:
+        return asyncio.current_task() and current.get()  # which raises beside a loop
+
+    monkeypatch.setattr(llm_module, "chat_key", noting)
+    current: contextvars.ContextVar[str | None] = contextvars.ContextVar("tenant", default=None)
+    inner = Scripted()
+    llm = cached(inner, tenant=tenant)
+
+    async def ask(messages: list[ChatMessage], **parameters: Any) -> str:
+        if way == "achat":
+            return text(await llm.achat(messages, **parameters))
+        return text(joined([piece async for piece in await llm.astream_chat(messages, **parameters)]))
+
+    long = [ChatMessage(f"My bike is in shed {n}.") for n in range(100)]
+    messages = long if kind == "many" else [ChatMessage(blocks=[ImageBlock(image=b"picture")])]
+    await ask(messages)
+    assert (llm.stats()["bypassed"], threads) == (1, [])  # there is no tenant
+    for name in ("acme", "globex", "acme"):
+        current.set(name)
+        assert await ask(messages) == "Hello there!"
+    assert (inner.asked, llm.stats()["hits"], len(threads)) == (3, 1, 3)
+    assert threading.get_ident() not in threads
+    await ask(messages, what=object())
+    assert llm.stats()["unkeyed"] == 1
+    await ask(HI)
+    assert threads[-1] == threading.get_ident()  # a hop would take longer
+
+
+def _place_call(**arguments: Any) -> ChatMessage:
+    return ChatMessage(role="assistant", blocks=[ToolCallBlock(tool_name="Place", tool_kwargs=arguments)])
+
+
+RIGHT_CALL, QUESTION = _place_call(place="Rome"), PromptTemplate("Where is {who}?")
+MISFITS = {
+    "call": (Scripted, _place_call(place=["Rome"]), RIGHT_CALL),
+    "no call": (Scripted, "In Rome.", RIGHT_CALL),
+    "own way": (Formed, '{"town": "Rome"}', '{"place": "Rome"}'),
+}
+PREDICTIONS: dict[str, Callable[[Any], Any]] = {
+    "structured_predict": lambda llm: llm.structured_predict(Place, QUESTION, who="Ada"),
+    "astructured_predict": lambda llm: asyncio.run(llm.astructured_predict(Place, QUESTION, who="Ada")),
+    "chat": lambda llm: llm.as_structured_llm(Place).chat(HI).raw,
+    "achat": lambda llm: asyncio.run(llm.as_structured_llm(Place).achat(HI)).raw,
+}
+
+
+@pytest.mark.parametrize("way", PREDICTIONS)
+@pytest.mark.parametrize("kind", MISFITS)
+def test_c5_what_is_no_object_of_its_class_is_not_served(kind: str, way: str) -> None:
+    model, wrong, right = MISFITS[kind]
+    inner, predict = model(script=[wrong, right, wrong]), PREDICTIONS[way]
+    llm = cached(inner)
+    with pytest.raises(ValueError, match="Place"):
+        predict(llm)
+    for _ in range(2):
+        assert predict(llm) == Place(place="Rome")
+    assert inner.asked == 2
+    with llm.bypass(), pytest.raises(ValueError, match="Place"):
+        predict(llm)
+    assert predict(llm) == Place(place="Rome")  # what was said in a bypass takes no kept answer away
+    assert inner.asked == 3
+
+
+@pytest.mark.parametrize("on_error", ["degrade", "raise"])
+def test_a_misfit_that_cannot_be_deleted_is_told_as_any_outage(on_error: Any) -> None:
+    store = Refusing()
+    llm = cached(Scripted(script=[_place_call(place=5)]), store=store, on_error=on_error)
+    with pytest.raises(ValueError, match="Place"):
+        PREDICTIONS["chat"](llm)
+    store.reason = "the store is away"
+    with pytest.raises(ValueError if on_error == "degrade" else StoreUnavailable, match=r"Place|away"):
+        PREDICTIONS["chat"](llm)
+    assert (llm.stats()["errors"] > 0) == (on_error == "degrade")
 
 
 @pytest.mark.parametrize("kind", ["Anthropic", "OpenAIResponses"])

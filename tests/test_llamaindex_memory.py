@@ -35,6 +35,7 @@ from langmem_adapters import (
     open_store,
 )
 from langmem_adapters.llamaindex import BrainChatStore, LongTermMemoryBlock, LongTermRetriever
+from langmem_adapters.llamaindex.convert import to_storable_message
 from langmem_adapters.longterm import RECALLED
 from langmem_adapters.protocols import Store
 from langmem_adapters.records import journal
@@ -693,6 +694,19 @@ async def test_what_was_stored_though_its_answer_was_lost_is_stored_once() -> No
         ("My bike is in the shed.", 1),
         ("It is red.", 1),
     ]
+
+
+async def test_a5_pictures_in_the_window_are_read_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[int] = []
+
+    def noting(message: ChatMessage) -> Message:
+        threads.append(threading.get_ident())
+        return to_storable_message(message)
+
+    monkeypatch.setattr(module, "to_storable_message", noting)
+    await LongTermMemoryBlock(long_term(MemoryStore())).aget([ChatMessage(blocks=[ImageBlock(image=b"picture")])])
+    assert len(threads) == 1
+    assert threading.get_ident() not in threads
 
 
 async def test_a5_the_loop_goes_on_while_a_store_is_slow() -> None:

@@ -193,6 +193,23 @@ def test_tools_and_system_prompts_are_kept_but_not_found(memory: LongTermMemory)
     assert texts(memory.search("Bikelover")) == ["Thanks."]
 
 
+def test_what_was_said_before_many_calls_is_found_once_and_takes_no_place_of_others(memory: LongTermMemory) -> None:
+    def call(n: int, of: str) -> ToolCall:
+        return ToolCall(id=f"call-{n}", name="price", args={"of": of})
+
+    said, text = user("The price of the ticket is ten euros.", name="Bob"), "Let me look up the price of the ticket."
+    looked = [Message(role="assistant", content=text, tool_calls=[call(n, f"ticket {n // 2}")]) for n in range(30)]
+    told = [Message(role="assistant", content="Its price: ten.", tool_call_id=f"call-{n}") for n in range(30)]
+    memory.add([*looked, Message(role="assistant", content=text), *told, said], session="s")
+    assert memory.count() == 62
+    for scope in (None, memory.scope.model_copy(update={"session": "s"})):
+        found = memory.search("What is the price of the ticket?", 3, scope=scope)
+        assert sorted(texts(found)) == ["Its price: ten.", text, said.text]
+    calls = [call(2, "ticket 1")]
+    (found_call,) = memory.search(text, 1, where=lambda found: found.message.tool_calls == calls)
+    assert found_call.memory.message == looked[2]
+
+
 # --- what is kept
 
 

@@ -18,10 +18,11 @@ from typing_extensions import Self
 from langmem_adapters.annotations import signature_of
 from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.experience.single_flight.asking import CachedModel, opened_again
+from langmem_adapters.experience.single_flight.request_keys import record_request_key
 from langmem_adapters.experience.single_flight.tenants import Tenants
 from langmem_adapters.flow import arun, step
 from langmem_adapters.langchain.cache import ExperienceCache
-from langmem_adapters.langchain.caching.answers import Answers, Request, record_request_key
+from langmem_adapters.langchain.caching.answers import Answers, Request
 from langmem_adapters.langchain.caching.chunks import answer_chunks, as_cached
 from langmem_adapters.langchain.caching.classes import with_class_fields
 from langmem_adapters.langchain.caching.examples import with_examples
@@ -213,9 +214,11 @@ class CachedChatModel(CachedModel, BaseChatModel):
             llm_string = with_class_fields(self._get_llm_string(stop=stop, **kwargs), kwargs)
             check_self_contained(prompt, llm_string)
         except SerializationError as error:
-            self._answers.count_unkeyed(error)
+            self._tenants.default.count_unkeyed(error)  # a worker thread may not be able to tell whose tenant it is
             return None
-        return record_request_key(Request(prompt, llm_string, request_key(prompt, llm_string)))
+        key = request_key(prompt, llm_string)
+        record_request_key(key)
+        return Request(prompt, llm_string, key)
 
     def _wants_several_answers(self, kwargs: Mapping[str, Any]) -> bool:
         """Whether several answers are asked for: a stream has only one, so it cannot stand for all of them."""

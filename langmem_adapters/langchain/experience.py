@@ -20,10 +20,11 @@ from langmem_adapters.experience import ExperiencePool, Judge, Prices, Scorer
 from langmem_adapters.experience.background_scoring import BackgroundScoring
 from langmem_adapters.experience.savings import Saved
 from langmem_adapters.experience.single_flight.asking import CachedModel
+from langmem_adapters.experience.single_flight.request_keys import collect_request_keys
 from langmem_adapters.experience.single_flight.tenants import Tenants
 from langmem_adapters.flow import Flow, arun, run
 from langmem_adapters.indexes import cache_index
-from langmem_adapters.langchain.caching.answers import Answers, collect_request_keys
+from langmem_adapters.langchain.caching.answers import Answers
 from langmem_adapters.langchain.caching.generations import worth_storing
 from langmem_adapters.langchain.caching.rebinding import replace_models
 from langmem_adapters.langchain.caching.tools import DeterministicTools

@@ -31,10 +31,12 @@ from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.experience import ExperiencePool, Judge, Prices, Scorer
 from langmem_adapters.experience.background_scoring import BackgroundScoring
 from langmem_adapters.experience.single_flight.asking import CachedModel, opened_again
+from langmem_adapters.experience.single_flight.request_keys import record_request_key
 from langmem_adapters.experience.single_flight.tenants import Tenant, Tenants
+from langmem_adapters.flow import arun, step
 from langmem_adapters.llamaindex.answers import Answers, KeyedRequest
 from langmem_adapters.llamaindex.convert import checked_chats
-from langmem_adapters.llamaindex.request import chat_key, completion_key, last_user_text, model_key
+from langmem_adapters.llamaindex.request import chat_key, completion_key, last_user_text, model_key, takes_a_while
 from langmem_adapters.llamaindex.responses import Response, worth_storing
 from langmem_adapters.llamaindex.wrapped_model import SHARED_FIELDS, FunctionCalls, StructuredPrediction
 from langmem_adapters.protocols import Store
@@ -42,6 +44,7 @@ from langmem_adapters.stores import cache_store, has_no_password, pickling_error
 from langmem_adapters.warn_once import WarnOnce
 
 Call = Callable[..., Any]
+_ModelCall = tuple[KeyedRequest | None, Call, Call]
 
 _CALL_FIELDS = ("callback_manager", "rate_limiter")  # these are set on the model itself, also for its other users
 
@@ -232,7 +235,7 @@ class CachedLLM(CachedModel, StructuredPrediction, LLM):
 
     async def achat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
         """:meth:`chat`, without blocking the event loop."""
-        call = self._chat_call(self._wrapped.achat, messages, kwargs, is_async=True)
+        call = await self._achat_call(self._wrapped.achat, messages, kwargs)
         return cast("ChatResponse", await self._answers.ainvoke(*call))
 
     async def acomplete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
@@ -242,7 +245,7 @@ class CachedLLM(CachedModel, StructuredPrediction, LLM):
 
     async def astream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseAsyncGen:
         """:meth:`stream_chat`, without blocking the event loop."""
-        call = self._chat_call(self._wrapped.astream_chat, messages, kwargs, is_async=True)
+        call = await self._achat_call(self._wrapped.astream_chat, messages, kwargs)
         return cast("ChatResponseAsyncGen", await self._answers.astream(*call))
 
     async def astream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponseAsyncGen:
@@ -250,18 +253,25 @@ class CachedLLM(CachedModel, StructuredPrediction, LLM):
         call = self._completion_call(self._wrapped.astream_complete, prompt, formatted, kwargs, is_async=True)
         return cast("CompletionResponseAsyncGen", await self._answers.astream(*call))
 
-    def _chat_call(
-        self, ask: Call, messages: Sequence[ChatMessage], kwargs: dict[str, Any], is_async: bool = False
-    ) -> tuple[KeyedRequest | None, Call, Call]:
+    def _chat_call(self, ask: Call, messages: Sequence[ChatMessage], kwargs: dict[str, Any]) -> _ModelCall:
         """The request of a chat, a function that asks the model, and one that gives a stored answer."""
         chats = checked_chats(messages)  # once, as an iterator gives them only once
-        request = self._keyed_request(lambda: chat_key(self._wrapped, chats, kwargs), last_user_text(chats), kwargs)
-        serve = _reporting(llm_chat_callback, is_async, self, chats, **kwargs)
-        return request, lambda _: ask(chats, **kwargs), serve
+        request = self._keyed_request(partial(chat_key, self._wrapped, chats, kwargs), last_user_text(chats), kwargs)
+        return request, lambda _: ask(chats, **kwargs), _reporting(llm_chat_callback, False, self, chats, **kwargs)
+
+    async def _achat_call(self, ask: Call, messages: Sequence[ChatMessage], kwargs: dict[str, Any]) -> _ModelCall:
+        """:meth:`_chat_call`; if it takes a while to read the messages, they are read on a worker thread."""
+        chats = checked_chats(messages)
+        arguments = partial(chat_key, self._wrapped, chats, kwargs), last_user_text(chats), kwargs
+        if takes_a_while(chats) and self._tenants.current() is not None:
+            request = await arun(step(self._read_request, *arguments))
+        else:
+            request = self._keyed_request(*arguments)
+        return request, lambda _: ask(chats, **kwargs), _reporting(llm_chat_callback, True, self, chats, **kwargs)
 
     def _completion_call(
         self, ask: Call, prompt: str, formatted: bool, kwargs: dict[str, Any], is_async: bool = False
-    ) -> tuple[KeyedRequest | None, Call, Call]:
+    ) -> _ModelCall:
         """:meth:`_chat_call` for a completion."""
         request = self._keyed_request(lambda: completion_key(self._wrapped, prompt, formatted, kwargs), prompt, kwargs)
         arguments = (prompt, formatted) if formatted else (prompt,)  # OpenAIMultiModal takes its pictures in this place
@@ -269,13 +279,15 @@ class CachedLLM(CachedModel, StructuredPrediction, LLM):
         return request, lambda _: ask(*arguments, **kwargs), serve
 
     def _keyed_request(self, make_key: Callable[[], str], question: str, kwargs: dict[str, Any]) -> KeyedRequest | None:
-        if self._tenants.current_for_call() is None:
-            return None
+        return None if self._tenants.current_for_call() is None else self._read_request(make_key, question, kwargs)
+
+    def _read_request(self, make_key: Callable[[], str], question: str, kwargs: dict[str, Any]) -> KeyedRequest | None:
         try:
             key = make_key()
         except SerializationError as error:
-            self._answers.count_unkeyed(error)
+            self._tenants.default.count_unkeyed(error)  # a worker thread may not be able to tell whose tenant it is
             return None
+        record_request_key(key)
         return KeyedRequest(key, question, kwargs.get("max_tokens", getattr(self._wrapped, "max_tokens", None)))
 
     # --- what others want to know of the model

@@ -200,7 +200,7 @@ class LongTermMemoryBlock(BaseMemoryBlock[str]):
                 stack.push_async_callback(self._store_messages, chats, session)
 
     async def _store_messages(self, chats: Sequence[ChatMessage], session: str) -> None:
-        messages = [message for chat in checked_chats(chats) for message in _storable_messages(chat)]
+        messages = _all_storable_messages(checked_chats(chats))
         waiting = self._waiting.pop(session, [])
         unstored = [*waiting, *messages]
         try:
@@ -241,7 +241,7 @@ class LongTermMemoryBlock(BaseMemoryBlock[str]):
 
     async def _aget(self, messages: list[ChatMessage] | None = None, session_id: str | None = None, **_: Any) -> str:
         """Memories that fit the user's last question and are not in these messages anyway; empty if there are none."""
-        visible = [message for chat in checked_chats(messages or []) for message in _storable_messages(chat)]
+        visible = await arun(step(_all_storable_messages, checked_chats(messages or [])))  # a picture takes a while
         question = next((message.text for message in reversed(visible) if message.role == "user"), "")
         memory = self._memory(session_id or "")
         self._outages.counts.add("recalls")
@@ -289,6 +289,10 @@ def _check_function(memory: object) -> None:
             "the memory of a LongTermMemoryBlock is a LongTermMemory, or a plain function that gives that of a"
             f" session, not {kind}"
         )
+
+
+def _all_storable_messages(chats: Sequence[ChatMessage]) -> list[Message]:
+    return [message for chat in chats for message in _storable_messages(chat)]
 
 
 def _storable_messages(chat: ChatMessage) -> list[Message]:

@@ -9,7 +9,15 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from llama_index.core.base.llms.types import ChatMessage, DocumentBlock, MessageRole
+from llama_index.core.base.llms.types import (
+    CachePoint,
+    ChatMessage,
+    DocumentBlock,
+    MessageRole,
+    TextBlock,
+    ThinkingBlock,
+    ToolCallBlock,
+)
 from llama_index.core.llms import LLM
 from llama_index.core.schema import ImageNode
 from llama_index.core.tools import BaseTool
@@ -51,6 +59,8 @@ _CLIENT_HEADERS = frozenset({"content-type", "user-agent", "x-goog-api-client", 
 # Fields that count although they are not dumped: how prompts are made, and where BedrockConverse asks.
 _UNDUMPED_FIELDS = frozenset({"completion_to_prompt", "messages_to_prompt", "output_parser", "query_wrapper_prompt"})
 _UNDUMPED_FIELDS |= {"endpoint_url", "region_name"}
+_MANY_MESSAGES = 100  # whose key takes some 5 ms, and a hop to a worker thread 0.1 ms
+_SMALL_BLOCKS = (TextBlock, ThinkingBlock, ToolCallBlock, CachePoint)
 
 
 def chat_key(llm: LLM, messages: Sequence[ChatMessage], kwargs: Mapping[str, Any]) -> str:
@@ -68,6 +78,12 @@ def chat_key(llm: LLM, messages: Sequence[ChatMessage], kwargs: Mapping[str, Any
     file_hashes = [_file_hash(path) for content in contents for path in _file_paths(content)]
     files = (file_hashes,) if file_hashes else ()
     return fingerprint("llama-index chat", _model_data(llm), data, _parameter_values(kwargs), *files)
+
+
+def takes_a_while(messages: Sequence[ChatMessage]) -> bool:
+    """Whether an event loop should not make the key: of many messages, or of a medium, which may be large or a file."""
+    blocks = (block for message in messages for block in message.blocks)
+    return len(messages) >= _MANY_MESSAGES or not all(isinstance(block, _SMALL_BLOCKS) for block in blocks)
 
 
 def _in_call_order(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:

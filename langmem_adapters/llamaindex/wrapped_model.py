@@ -9,7 +9,11 @@ from llama_index.core.base.llms.types import ChatResponse
 from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.llms import LLM
 from llama_index.core.llms.function_calling import FunctionCallingLLM
+from llama_index.core.output_parsers.base import OutputParserException
 from llama_index.core.types import PydanticProgramMode
+
+from langmem_adapters.experience.single_flight.request_keys import collect_request_keys
+from langmem_adapters.flow import arun, run
 
 SHARED_FIELDS = (
     "callback_manager",
@@ -26,19 +30,36 @@ _DIRECT_METHODS = ("Anthropic.", "OpenAIResponses.structured_", "OpenAIResponses
 _SYNC_METHODS = ("chat", "complete", "stream_chat", "stream_complete")
 _CALL_METHODS = (*_SYNC_METHODS, *(f"a{name}" for name in _SYNC_METHODS))
 
+_MISFITS = (ValueError, TypeError, KeyError, OutputParserException)
+"""What is raised for an answer that is no object of the class."""
+
 
 class StructuredPrediction:
-    """The methods of ``LLM`` that give objects of a class: by the model's own means, if any, and through the cache."""
+    """The methods of ``LLM`` that give objects of a class: by the model's own means, if any, and through the cache.
+
+    Those that are no streams delete an answer that is no such object: it would be served for ever, also to a retry.
+    """
 
     _wrapped: LLM
+    _answers: Any
 
     def structured_predict(self, *args: Any, **kwargs: Any) -> Any:
         """An object of a class; see ``LLM.structured_predict``."""
-        return self._structured_method("structured_predict")(*args, **kwargs)
+        with collect_request_keys() as keys:
+            try:
+                return self._structured_method("structured_predict")(*args, **kwargs)
+            except _MISFITS:
+                run(self._answers.forget(keys))
+                raise
 
-    def astructured_predict(self, *args: Any, **kwargs: Any) -> Any:
+    async def astructured_predict(self, *args: Any, **kwargs: Any) -> Any:
         """:meth:`structured_predict`, without blocking the event loop."""
-        return self._structured_method("astructured_predict")(*args, **kwargs)
+        with collect_request_keys() as keys:
+            try:
+                return await self._structured_method("astructured_predict")(*args, **kwargs)
+            except _MISFITS:
+                await arun(self._answers.forget(keys))
+                raise
 
     def stream_structured_predict(self, *args: Any, **kwargs: Any) -> Any:
         """An object of a class, in a stream in which it grows."""

@@ -16,6 +16,7 @@ from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.model import Memory, Message, Occurrence, Scope
 from langmem_adapters.protocols import Document
+from langmem_adapters.validation import plain_answer
 from langmem_adapters.warn_once import warn_of_damage
 
 RECALLED = "recalled"
@@ -186,15 +187,33 @@ def fold_text(text: str) -> str:
     return _strip_end(" ".join(words), _END_MARKS)
 
 
-def says_one_of(messages: Sequence[Message]) -> Callable[[Message], bool]:
-    """A function that tells whether a message says the same as one of these. They are not read before it is called."""
-    texts = functools.cache(lambda: {fold_text(message.text) for message in messages})
-    return lambda message: bool(messages) and fold_text(message.text) in texts()
+def memory_filter(
+    shown: Sequence[Message], session: str, where: Callable[[Memory], bool] | None, *, distinct: bool
+) -> Callable[[Memory], bool]:
+    """A function that tells whether a search may return a memory: one of the session ("": any) that passes ``where``.
 
+    What it says is in none of the ``shown`` messages and, if ``distinct``, in no memory that was let through. An agent
+    may say the same before each call of a tool: these are several memories, as the calls differ.
+    """
+    shown_texts = functools.cache(lambda: {fold_text(message.text) for message in shown})
+    first_ids: dict[str, str] = {}
 
-def was_said_in(session: str, memory: Memory) -> bool:
-    """Whether a memory was said in a session; "" stands for any."""
-    return not session or any(occurrence.session == session for occurrence in memory.occurrences)
+    def is_wanted(memory: Memory) -> bool:
+        message = memory.message
+        if shown and fold_text(message.text) in shown_texts():
+            return False
+        if session and all(occurrence.session != session for occurrence in memory.occurrences):
+            return False
+        if not (where is None or plain_answer("where", where(memory))):
+            return False
+        if not distinct:
+            return True
+        content_id = memory.id
+        if message.tool_calls or message.tool_call_id:
+            content_id = memory_id(message.model_copy(update={"tool_calls": [], "tool_call_id": None}))
+        return first_ids.setdefault(content_id, memory.id) == memory.id
+
+    return is_wanted
 
 
 def _fold_word(word: str, position: int) -> str:

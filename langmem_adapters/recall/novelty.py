@@ -37,7 +37,7 @@ def find_news(
         if is_stored:
             continue
         words = _content_words(message)
-        matches = yield from long_term.search_flow(message.text, _SEARCH_K, rerank=False)
+        matches = yield from long_term.search_flow(message.text, _SEARCH_K, for_reader=False)
         if all(_content_words(recalled.memory.message) != words for recalled in matches):
             news.append(message)
     return news

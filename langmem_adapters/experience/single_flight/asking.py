@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from functools import partial
@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar, cast
 
 from langmem_adapters import views
 from langmem_adapters.concurrency.counts import Counts
-from langmem_adapters.errors import SerializationError
+from langmem_adapters.errors import LangmemError, SerializationError
 from langmem_adapters.experience.functions.arguments import Arguments
 from langmem_adapters.experience.functions.calls import Calls
 from langmem_adapters.experience.functions.rules import Invocation, Rules
@@ -24,7 +24,7 @@ from langmem_adapters.experience.serializers import DataSerializer
 from langmem_adapters.experience.single_flight.flights import Flight
 from langmem_adapters.experience.single_flight.tenants import Tenants
 from langmem_adapters.experience.switches import Switches
-from langmem_adapters.flow import arun, run
+from langmem_adapters.flow import Flow, arun, run
 from langmem_adapters.model import Experience
 from langmem_adapters.sharing import Shared
 
@@ -253,6 +253,16 @@ class SingleFlightAnswers(Shared):
         """
         counts: dict[str, Any] = {name: self._counts[name] for name in _COUNT_NAMES}
         return views.Figures({**self.pool.stats(), **counts, **self.scoring.stats()}, title="Cached answers")
+
+    def forget(self, keys: Iterable[str]) -> Flow[None]:
+        """Delete these answers, which their callers could not use. In a bypass, none of them was served."""
+        if not self.pool.writes:
+            return
+        try:
+            for key in keys:
+                yield from self.pool._delete(None, key, None)  # noqa: SLF001 - a part of this flow
+        except LangmemError as error:
+            self._calls._degrade(error)  # noqa: SLF001 - by the rules of its calls
 
     def count_unkeyed(self, error: SerializationError) -> None:
         """Count a request that can have no key, and log a warning."""

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from contextvars import ContextVar
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple, cast
 
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult, Generation
@@ -37,8 +36,6 @@ from langmem_adapters.langchain.caching.tools import DeterministicTools
 from langmem_adapters.model import Experience, Metric
 from langmem_adapters.validation import call_user_code
 
-_request_keys: ContextVar[list[str] | None] = ContextVar("langmem_noted", default=None)
-
 _MAX_PENDING = 2_000  # entries for requests in flight, two for each
 
 
@@ -54,24 +51,6 @@ class Request(NamedTuple):
     key: str
     call: int = 0
     examples: Sequence[Experience] = ()  # of similar requests, if examples are wanted
-
-
-@contextmanager
-def collect_request_keys() -> Iterator[list[str]]:
-    """Collect the keys of the requests that cached models get in this block."""
-    keys: list[str] = []
-    token = _request_keys.set(keys)
-    try:
-        yield keys
-    finally:
-        _request_keys.reset(token)
-
-
-def record_request_key(request: Request) -> Request:
-    """Report a cached model's request to the :func:`collect_request_keys` block around it, if there is one."""
-    if (keys := _request_keys.get()) is not None:
-        keys.append(request.key)
-    return request
 
 
 class _Pending(NamedTuple):
@@ -145,16 +124,6 @@ class Answers(SingleFlightAnswers):
         if self._calls.paraphrases is not None:
             stats |= self._calls.paraphrases.stats()
         return stats
-
-    def forget(self, keys: Iterable[str]) -> Flow[None]:
-        """Delete these answers, which their callers could not use. In a bypass, none of them was served."""
-        if not self.pool.writes:
-            return
-        try:
-            for key in keys:
-                yield from self.pool._delete(None, key, None)  # noqa: SLF001 - a part of this flow
-        except LangmemError as error:
-            self._calls._degrade(error)  # noqa: SLF001 - by the rules of its calls
 
     # --- for a cache that LangChain asks before it calls the model and updates after it
 
