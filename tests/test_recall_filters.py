@@ -328,6 +328,7 @@ def test_what_has_nothing_to_do_with_the_query_is_not_read() -> None:
 
 WORDS = ["bike", "bicycle", "dog", "red", "shed", "Anna", "when?"]
 TEXTS = st.lists(st.sampled_from(WORDS), min_size=1, max_size=4).map(" ".join)
+QUESTIONS = TEXTS.filter(lambda text: text.count("?") < 2)  # each of several would be searched by itself
 SAID = st.lists(st.tuples(TEXTS, st.sampled_from(["a", "b", "c"]), st.booleans()), min_size=1, max_size=60)
 
 
@@ -362,7 +363,7 @@ class Kept:
             self.vectors.close()
 
 
-@given(SAID, TEXTS, st.integers(1, 6), st.sampled_from(["a", "b", ""]), st.booleans())
+@given(SAID, QUESTIONS, st.integers(1, 6), st.sampled_from(["a", "b", ""]), st.booleans())
 def test_the_answers_are_those_of_a_filter_before_the_pool(
     said: list[tuple[str, str, bool]], query: str, k: int, session: str, with_vectors: bool
 ) -> None:
@@ -394,7 +395,7 @@ def test_the_answers_are_those_of_a_filter_before_the_pool(
         assert [one.memory.id for one in found] == expected
 
 
-@given(SAID, TEXTS, st.integers(1, 6), st.sampled_from(["a", "b", ""]))
+@given(SAID, QUESTIONS, st.integers(1, 6), st.sampled_from(["a", "b", ""]))
 def test_where_all_that_matches_is_weighed_anyway_a_filter_only_leaves_out(
     said: list[tuple[str, str, bool]], query: str, k: int, session: str
 ) -> None:

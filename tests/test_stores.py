@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langmem_adapters.errors import ConfigurationError, SerializationError, StoreError, StoreUnavailable
+from langmem_adapters.files import urls
 from langmem_adapters.files.database import Database
 from langmem_adapters.indexes import shared_index
 from langmem_adapters.indexes.vector_chroma_url import folder_of
@@ -443,7 +445,7 @@ def test_urls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("slashes", ["///", "////"])
 def test_a_path_on_a_drive_may_follow_three_slashes_or_four(slashes: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os.path, "splitdrive", ntpath.splitdrive)  # as on Windows
+    monkeypatch.setattr(urls, "os", SimpleNamespace(path=ntpath))  # as on Windows
     assert repr(open_store(f"sqlite:{slashes}C:/data/x.db")) == "SQLiteStore('C:/data/x.db')"
     assert folder_of(f"chroma:{slashes}C:/data") == str(Path.cwd() / "C:/data")  # which is absolute there
     assert repr(open_store("sqlite:////data/x.db")) == "SQLiteStore('/data/x.db')"

@@ -7,7 +7,7 @@ their pools, handshakes, parsing, health checks and retries.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import partial
 from itertools import islice
 from typing import Any, TypeAlias
@@ -172,7 +172,7 @@ class Wire:
                 raise self.lost_write() from error
 
         for _ in range(_MAX_ATTEMPTS):
-            with suppress(WatchError), self._translate_errors():
+            with suppress(WatchError), _Translation(self.address):
                 return self._servers.call(key, attempt)
         raise Conflict(f"other writers changed the same namespace {_MAX_ATTEMPTS} times in a row; try again")
 
@@ -189,7 +189,7 @@ class Wire:
         A command refused among others is sent once more alone: its slot may have moved, and theirs not.
         """
         replies: list[Any] = [None] * len(commands)
-        with self._translate_errors():
+        with _Translation(self.address):
             for positions in self._servers.group_by_server([key for key, _ in commands]):
                 server_commands = [commands[position][1] for position in positions]
                 pipeline = _pipeline if len(server_commands) == 1 else _pipeline_unchecked
@@ -201,7 +201,7 @@ class Wire:
 
     def scan_keys(self, pattern: bytes) -> Iterator[bytes]:
         """Yield the names of keys, on all servers, with SCAN; a name may come more than once."""
-        with self._translate_errors():
+        with _Translation(self.address):
             for call in self._servers.callers():
                 names = call(partial(_scan_keys, pattern=pattern))
                 while names:  # popped, so that yielded names are freed
@@ -209,7 +209,7 @@ class Wire:
 
     def send_to_all(self, command: bytes) -> Iterator[Any]:
         """Ask each server once, without retries, and even if it is known to be down."""
-        with self._translate_errors():
+        with _Translation(self.address):
             for call in self._servers.callers():
                 yield call(partial(_pipeline, commands=[command]))[0]
 
@@ -222,14 +222,22 @@ class Wire:
         store_error.__cause__ = error.with_traceback(None)  # which would refer to the other answers
         return store_error
 
-    @contextmanager
-    def _translate_errors(self) -> Iterator[None]:
-        try:
-            yield
-        except WatchError:
-            raise
-        except _DRIVER_ERRORS as error:
-            raise translate(error, self.address) from error
+
+class _Translation:
+    """A ``with`` block whose driver's errors become the library's, but for a WatchError.
+
+    No generator: since Python 3.12, one into which an error is thrown keeps it until garbage is collected.
+    """
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+
+    def __enter__(self) -> None:
+        """Do nothing."""
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if isinstance(error, _DRIVER_ERRORS) and not isinstance(error, WatchError):
+            raise translate(error, self._address) from error
 
 
 def _transact(connection: Any, commands: Sequence[bytes]) -> list[Any]:
