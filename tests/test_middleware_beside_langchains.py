@@ -180,3 +180,21 @@ def test_a_question_of_a_run_that_failed_is_kept_when_the_next_run_summarizes_it
     stored = texts(ours.brain("s", user="ada").messages())
     assert stored == ["one", "ok: one", "two", "ok: two", "three", "four", "ok: four", "five", "ok: five"]
     assert [text.rpartition("\n")[2] for text in texts(model.seen[-1])] == ["SUMMARY", "four", "ok: four", "five"]
+
+
+def test_a_question_that_is_asked_and_summarized_twice_is_kept_twice_though_calls_have_the_same_ids(
+    any_store: Store,
+) -> None:
+    """Some providers number the calls of each answer anew."""
+
+    def look_once(messages: list[BaseMessage]) -> AIMessage:
+        numbered = AIMessage("", tool_calls=[{"name": "look", "args": {"place": "shed"}, "id": "call_0"}])
+        return numbered if isinstance(messages[-1], HumanMessage) else answer(messages)
+
+    ours = BrainMemoryMiddleware(store=any_store, on_error="raise")
+    middlewares = [ours, summarization(2, 3)]
+    agent = create_agent(Scripted(answer=look_once), [look], middleware=middlewares, checkpointer=InMemorySaver())
+    for question in ("one", "where?", "where?"):
+        ask(agent, question)
+    turn = ["", "nothing in the shed", "found: nothing in the shed"]
+    assert texts(ours.brain("s", user="ada").messages()) == ["one", *turn, "where?", *turn, "where?", *turn]

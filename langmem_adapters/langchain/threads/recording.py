@@ -108,7 +108,8 @@ def _count_by_ids(brain: BrainMemory | None, thread: Thread, context: Context) -
     if brain is None:
         return count
     older = thread[count : _new_question_position(thread)]
-    if not count and thread.state.get(RECORDED_KEY) and _ends_with(context.messages, older, thread.text_of):
+    may_be_copy = not count and thread.state.get(RECORDED_KEY) and _shown_ids(thread).isdisjoint(m.id for m in older)
+    if may_be_copy and _ends_with(context.messages, older, thread.text_of):
         return len(older)
     remaining = set(map(id, (yield from without_deleted(brain, older, context.messages))))
     return max((count + n + 1 for n, message in enumerate(older) if id(message) not in remaining), default=count)
@@ -174,9 +175,14 @@ def _never_recorded(
 def _new_question_position(thread: Thread) -> int:
     """The position of the run's question, which is new whatever its id; the thread's end, if others took it out."""
     count = _count_through_question(thread)
-    shown_ids = {message.id for message in thread.state.get(UNRECORDED_KEY) or []}
+    shown_ids = _shown_ids(thread)
     is_taken_out = not count or (shown_ids and thread[count - 1].id not in shown_ids)
     return len(thread) if is_taken_out else count - 1
+
+
+def _shown_ids(thread: Thread) -> set[str | None]:
+    """The ids of what this run has shown the model and not recorded."""
+    return {message.id for message in thread.state.get(UNRECORDED_KEY) or []}
 
 
 def _count_through_question(thread: Thread) -> int:
@@ -216,7 +222,7 @@ def first_unrecorded_position(thread: Thread, start: int) -> int:
 
 def unrecorded_messages(thread: Thread, start: int) -> list[Message]:
     """The messages of a thread that a run has to record, in the form that they have now."""
-    shown_ids = {message.id for message in thread.state.get(UNRECORDED_KEY) or []}
+    shown_ids = _shown_ids(thread)
     first = first_unrecorded_position(thread, start)
     skipped = [message for message in thread[first:start] if message.id in shown_ids]
     return [message for message in skipped + thread[start:] if is_dialogue(message)]
