@@ -62,7 +62,9 @@ def initial_state_update(brain: BrainMemory, thread: Thread, context: Context) -
         older_questions = [message for message in new if message.role == "user"][:-1]
         failed = [m for m in older_questions if m.id in (state.get(SENT_KEY) or {})]  # asked in runs that failed
         originals = [original for message in failed if (original := thread.original(message))]
-        return update | {UNRECORDED_KEY: merge_run_messages(state.get(UNRECORDED_KEY) or [], originals)}
+        recorded = {(message.id, message.text) for message in messages}  # meanwhile, if this goes back into a run
+        shown = [m for m in state.get(UNRECORDED_KEY) or [] if (m.id, m.text) not in recorded]
+        return update | {UNRECORDED_KEY: merge_run_messages(shown, originals)}
     skipped = yield from _skipped_messages(brain, thread, start, context)
     new_ids = {message.id for message in new}
     shown = [message for message in state.get(UNRECORDED_KEY) or [] if message.id in new_ids]  # in an outage
