@@ -16,6 +16,7 @@ from langmem_adapters.langchain.threads.exchanges import is_dialogue
 from langmem_adapters.langchain.threads.overlap import merge, shared_positions
 from langmem_adapters.langchain.threads.recording import (
     OLDER_KEY,
+    failed_try_ids,
     first_unrecorded_position,
     recorded_positions,
     replaced_positions,
@@ -29,12 +30,12 @@ from langmem_adapters.model import Message
 
 
 def conversation_of(
-    brain: BrainMemory, context: Context, thread: Thread, start: int, limit: int
+    brain: BrainMemory, context: Context, thread: Thread, start: int, *, limit: int, task: str
 ) -> Flow[list[Message]]:
     """The session, as far as it is shown, and the thread in one; the thread alone, if the session is no longer there.
 
     The session has the thread up to ``start``. At most ``limit`` messages are shown, if some are from before the
-    session began.
+    session began. Nothing is shown of an earlier try of the task.
     """
     history, state, text_of = context.messages, thread.state, thread.text_of
     start = first_unrecorded_position(thread, start)
@@ -47,11 +48,12 @@ def conversation_of(
     relevant = undeleted + (yield from without_deleted_before_question(brain, new, history))
     if not history and not last_covered_id(context.summary):
         return relevant
+    failed_ids = failed_try_ids(new, history, thread, task)
     conversation = merge(
         history,
         relevant,
         len(undeleted),
-        own_positions=recorded_positions(state, history) | replaced_positions(history),
+        own_positions=recorded_positions(state, history) | replaced_positions(history, failed_ids),
         shared_ids=shared_ids,
         retained_positions=retained_positions,
         text_of=text_of,

@@ -205,7 +205,7 @@ def record(brain: BrainMemory, thread: Thread, *, task: str, warn: WarnOnce) -> 
     earlier = [to_message_leniently(message) for message in thread.state.get(UNRECORDED_KEY) or []]
     messages = merge_run_messages(earlier, unrecorded_messages(thread, start))
     messages = yield from without_deleted_before_question(brain, messages, history)
-    marks = {TASK_KEY: task, REPLACES_KEY: _failed_try_ids(messages, history, thread, task)} if task else {}
+    marks = {TASK_KEY: task, REPLACES_KEY: failed_try_ids(messages, history, thread, task)}
     new = mark_changed_questions(to_session_messages(messages, history, thread, marks), messages, thread)
     removed_ids = (m.id for m, original in zip(new, messages, strict=True) if thread.count_through(original.id) is None)
     summarized = summarized_ids(history, thread, start, removed_ids)
@@ -284,16 +284,16 @@ def to_session_messages(
     return messages
 
 
-def _failed_try_ids(messages: Sequence[Message], history: Sequence[Message], thread: Thread, task: str) -> list[str]:
+def failed_try_ids(messages: Sequence[Message], history: Sequence[Message], thread: Thread, task: str) -> list[str]:
     """The ids of a task's earlier answers to the same messages that its thread does not have: those tries failed."""
     thread_ids = {message.id for message in messages}
     answers = dropwhile(lambda message: message.id not in thread_ids, history)
-    return [m.id for m in answers if m.metadata.get(TASK_KEY) == task and thread.count_through(m.id) is None]
+    return [m.id for m in answers if task and m.metadata.get(TASK_KEY) == task and thread.count_through(m.id) is None]
 
 
-def replaced_positions(history: Sequence[Message]) -> set[int]:
-    """The positions of what an agent said in tries of a task that were repeated later."""
-    ids = {id_ for message in history for id_ in message.metadata.get(REPLACES_KEY) or ()}
+def replaced_positions(history: Sequence[Message], failed_ids: Sequence[str]) -> set[int]:
+    """The positions of what an agent said in tries of a task that were repeated later, or are repeated now."""
+    ids = {*failed_ids, *(id_ for message in history for id_ in message.metadata.get(REPLACES_KEY) or ())}
     return {n for n, message in enumerate(history) if message.id in ids}
 
 
