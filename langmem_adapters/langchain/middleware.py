@@ -279,7 +279,7 @@ class BrainMemoryMiddleware(AgentMiddleware[Any, Any, Any], Shared):
         conversation: list[Message] | None = None
         if loaded is not None:
             task = task_of(request.runtime)
-            flow = conversation_of(brain, context, thread, start, limit=self._memory_k, task=task)
+            flow = conversation_of(brain, context, thread, start, full_thread, limit=self._memory_k, task=task)
             conversation = yield from self._attempt(flow, None)
         question_message = latest_question(unrecorded)
         question = question_message.text if question_message else latest_question_text(thread)
