@@ -15,13 +15,14 @@ from langchain.agents.middleware import (
     LLMToolEmulator,
     ModelCallLimitMiddleware,
     ModelRetryMiddleware,
+    PIIDetectionError,
     PIIMiddleware,
     SummarizationMiddleware,
     TodoListMiddleware,
     ToolCallLimitMiddleware,
     ToolRetryMiddleware,
 )
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, RemoveMessage, SystemMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 
@@ -180,3 +181,40 @@ def test_a_question_of_a_run_that_failed_is_kept_when_the_next_run_summarizes_it
     stored = texts(ours.brain("s", user="ada").messages())
     assert stored == ["one", "ok: one", "two", "ok: two", "three", "four", "ok: four", "five", "ok: five"]
     assert [text.rpartition("\n")[2] for text in texts(model.seen[-1])] == ["SUMMARY", "four", "ok: four", "five"]
+
+
+@pytest.mark.parametrize("is_taken_out", [True, False])
+@pytest.mark.parametrize("refused", ["I am bob@example.com", "say bob@example.com"])
+def test_what_is_refused_is_kept_with_the_next_run_unless_it_is_taken_out(refused: str, *, is_taken_out: bool) -> None:
+    ours, model, where = BrainMemoryMiddleware(store=MemoryStore()), Scripted(answer=answer), of("ada", "s")["config"]
+    is_answer = refused.startswith("say")
+    blocks = PIIMiddleware("email", strategy="block", apply_to_input=not is_answer, apply_to_output=is_answer)
+    agent: Any = create_agent(model, middleware=[ours, blocks], checkpointer=InMemorySaver())
+    with pytest.raises(PIIDetectionError):
+        ask(agent, refused)
+    if is_taken_out:
+        last = agent.get_state(where).values["messages"][-1]
+        agent.update_state(where, {"messages": [RemoveMessage(id=last.id)]})
+    ask(agent, "two")
+    question, refused_answer = [refused] * (is_answer or not is_taken_out), [f"ok: {refused}"] * is_answer
+    thread = [*question, *([] if is_taken_out else refused_answer), "two"]
+    assert texts(model.seen[-1]) == thread
+    assert texts(ours.brain("s", user="ada").messages()) == [*thread, "ok: two"]
+
+
+def test_a_question_that_is_asked_and_summarized_twice_is_kept_twice_though_calls_have_the_same_ids(
+    any_store: Store,
+) -> None:
+    """Some providers number the calls of each answer anew."""
+
+    def look_once(messages: list[BaseMessage]) -> AIMessage:
+        numbered = AIMessage("", tool_calls=[{"name": "look", "args": {"place": "shed"}, "id": "call_0"}])
+        return numbered if isinstance(messages[-1], HumanMessage) else answer(messages)
+
+    ours = BrainMemoryMiddleware(store=any_store, on_error="raise")
+    middlewares = [ours, summarization(2, 3)]
+    agent = create_agent(Scripted(answer=look_once), [look], middleware=middlewares, checkpointer=InMemorySaver())
+    for question in ("one", "where?", "where?"):
+        ask(agent, question)
+    turn = ["", "nothing in the shed", "found: nothing in the shed"]
+    assert texts(ours.brain("s", user="ada").messages()) == ["one", *turn, "where?", *turn, "where?", *turn]

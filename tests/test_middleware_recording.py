@@ -629,6 +629,29 @@ def test_what_others_add_to_a_call_alone_is_shown_and_was_said_by_nobody(
 
 
 @pytest.mark.parametrize("saver", [True, False])
+@pytest.mark.parametrize("newest", [99, 9])
+def test_what_others_put_in_front_of_a_call_is_shown_each_time(any_store: Store, newest: int, *, saver: bool) -> None:
+    """Examples, or a summary that is not marked as LangChain marks its own."""
+    front = ["a question", "its answer"]
+
+    @wrap_model_call
+    def puts_in_front(request: Any, handler: Any) -> Any:
+        added: list[BaseMessage] = [HumanMessage(front[0]), AIMessage(front[1])]
+        return handler(request.override(messages=[*added, *request.messages[-newest:]]))
+
+    ours, model = memory(any_store), Scripted(answer=six_calls())
+    both: Any = [puts_in_front, ours]
+    agent: Any = create_agent(model, [look], middleware=both, checkpointer=InMemorySaver() if saver else None)
+    thread: list[Any] = []
+    for n in range(2):
+        turn = {"messages": [*([] if saver else thread), HumanMessage(f"question {n}")]}
+        thread = agent.invoke(turn, **of("ada", "s"))["messages"]
+    assert texts(stored(ours)) == texts(thread)
+    assert [texts(shown)[:2] for shown in model.seen] == [front] * len(model.seen)
+    assert not any(set(front) & set(texts(shown)[2:]) for shown in model.seen)
+
+
+@pytest.mark.parametrize("saver", [True, False])
 def test_b1_what_langchain_answers_to_a_call_that_it_cannot_read_stands_behind_that_call(
     any_store: Store, *, saver: bool
 ) -> None:

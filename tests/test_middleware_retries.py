@@ -18,7 +18,7 @@ from langgraph.types import RetryPolicy, Send
 from langmem_adapters.langchain import BrainMemoryMiddleware
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
-from tests.agents import Scripted, of, texts
+from tests.agents import Scripted, look, of, texts
 from tests.test_middleware_many_agents import says
 from tests.test_middleware_taken_back import counting
 from tests.waiting import until
@@ -85,6 +85,27 @@ def test_an_answer_of_a_try_that_failed_is_kept_and_not_shown(any_store: Store, 
     assert chat.stored == ["q1", "answer 1", "answer 2", "answer 3", "q2", "answer 4"]
     marks = [message.metadata.get("brain_replaces") for message in chat.ours.brain("s", user="ada").messages()]
     assert [mark and len(mark) for mark in marks] == [None, None, 1, 2, None, None]
+
+
+@pytest.mark.parametrize("saver", [True, False])
+def test_nor_is_it_shown_to_the_next_try(any_store: Store, *, saver: bool) -> None:
+    chat = Chat(any_store)
+
+    def look_first(messages: list[BaseMessage]) -> AIMessage:
+        n = len(chat.model.seen)
+        is_asked = isinstance(messages[-1], HumanMessage)
+        calls = [{"name": "look", "args": {"place": "shed"}, "id": f"call {n}"}] if is_asked else []
+        return AIMessage("" if calls else f"answer {n}", tool_calls=calls)
+
+    chat.model.answer = look_first
+    chat.agent = create_agent(chat.model, [look], middleware=[chat.ours])
+    graph = chat.graph(chat.node, InMemorySaver() if saver else None)
+    chat.failures = 0
+    thread: list[BaseMessage] = graph.invoke(turn("q1"), **of("ada", "s"))["messages"]
+    chat.failures = 2
+    graph.invoke({"messages": [*([] if saver else thread), HumanMessage("q2")]}, **of("ada", "s"))
+    asked = [*texts(thread), "q2"]
+    assert [texts(shown) for shown in chat.model.seen[2:]] == [asked, [*asked, "", "nothing in the shed"]] * 3
 
 
 @pytest.mark.parametrize("saver", [True, False])

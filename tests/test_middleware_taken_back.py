@@ -102,6 +102,26 @@ def test_a_question_that_was_edited_is_shown_as_it_is_now(id_: str | None) -> No
     assert chat.shown[:-1] == chat.thread[:-2]
 
 
+def test_a_question_that_was_edited_in_the_midst_of_its_run_has_no_calls_of_that_run(any_store: Store) -> None:
+    def look_twice(messages: list[BaseMessage]) -> AIMessage:
+        step = len(messages)
+        if step < 5 and "shed" in messages[0].text:
+            return AIMessage("", tool_calls=[{"name": "look", "args": {"place": f"shed {step}"}, "id": f"call {step}"}])
+        return AIMessage("done")
+
+    chat = Chat(any_store)
+    chat.model.answer = look_twice
+    chat.ask("Is it in the shed?", "q")
+    middle = chat.before("model", 5)
+    ids = [message.id for message in chat.agent.get_state(middle).values["messages"][1:]]
+    edited = [*(RemoveMessage(id=id_) for id_ in ids), HumanMessage("Is it here?", id="q")]
+    fork = chat.agent.update_state(middle, {"messages": edited}, as_node="__start__")
+    before = chat.stored
+    chat.agent.invoke(None, fork, context={"user_id": "ada"})
+    assert chat.shown == ["Is it here?"]
+    assert chat.stored == [*before, "Is it here?", "done"]
+
+
 def test_a_message_that_was_removed_from_the_thread() -> None:
     chat = Chat()
     chat.ask("my card is 4111", "c")

@@ -278,7 +278,8 @@ class BrainMemoryMiddleware(AgentMiddleware[Any, Any, Any], Shared):
         unrecorded = state.get(UNRECORDED_KEY) or [] if count is None else messages_so_far(full_thread, count)
         conversation: list[Message] | None = None
         if loaded is not None:
-            flow = conversation_of(brain, context, thread, start, limit=self._memory_k)
+            task = task_of(request.runtime)
+            flow = conversation_of(brain, context, thread, start, full_thread, limit=self._memory_k, task=task)
             conversation = yield from self._attempt(flow, None)
         question_message = latest_question(unrecorded)
         question = question_message.text if question_message else latest_question_text(thread)

@@ -16,6 +16,7 @@ from langmem_adapters.langchain.threads.exchanges import is_dialogue
 from langmem_adapters.langchain.threads.overlap import merge, shared_positions
 from langmem_adapters.langchain.threads.recording import (
     OLDER_KEY,
+    failed_try_ids,
     first_unrecorded_position,
     recorded_positions,
     replaced_positions,
@@ -29,12 +30,13 @@ from langmem_adapters.model import Message
 
 
 def conversation_of(
-    brain: BrainMemory, context: Context, thread: Thread, start: int, limit: int
+    brain: BrainMemory, context: Context, thread: Thread, start: int, full_thread: Thread, *, limit: int, task: str
 ) -> Flow[list[Message]]:
     """The session, as far as it is shown, and the thread in one; the thread alone, if the session is no longer there.
 
-    The session has the thread up to ``start``. At most ``limit`` messages are shown, if some are from before the
-    session began.
+    The session has the thread up to ``start``; the full thread is the state's, which others may change for one call. At
+    most ``limit`` messages are shown, if some are from before the session began. Nothing is shown of an earlier try of
+    the task.
     """
     history, state, text_of = context.messages, thread.state, thread.text_of
     start = first_unrecorded_position(thread, start)
@@ -47,19 +49,32 @@ def conversation_of(
     relevant = undeleted + (yield from without_deleted_before_question(brain, new, history))
     if not history and not last_covered_id(context.summary):
         return relevant
+    failed_ids = failed_try_ids(new, history, thread, task)
     conversation = merge(
         history,
         relevant,
         len(undeleted),
-        own_positions=recorded_positions(state, history) | replaced_positions(history),
+        own_positions=recorded_positions(state, history) | replaced_positions(history, failed_ids),
         shared_ids=shared_ids,
         retained_positions=retained_positions,
         text_of=text_of,
     )
     older = thread.dialogue_until(state.get(OLDER_KEY) or "", limit - len(history))
     older = yield from _lacking_messages(brain, older, conversation)
+    older = _added_in_front(thread, full_thread, conversation) + older
     lead_length = len(list(takewhile(lambda message: not is_dialogue(message), conversation)))
     return conversation[:lead_length] + older + conversation[lead_length:]
+
+
+def _added_in_front(thread: Thread, full_thread: Thread, conversation: Sequence[Message]) -> list[Message]:
+    """What others put in front of a thread for one call, such as examples, and the conversation lacks."""
+    if thread is full_thread:
+        return []
+    ids, included = full_thread.ids(), set(map(id, conversation))
+    front = list(takewhile(lambda message: message.id not in ids, thread))
+    if len(front) == len(thread):  # others made all messages anew: nothing says which of them are in the thread
+        return []
+    return [message for message in front if is_dialogue(message) and id(message) not in included]
 
 
 def _lacking_messages(brain: BrainMemory, older: list[Message], conversation: Sequence[Message]) -> Flow[list[Message]]:

@@ -62,7 +62,9 @@ def initial_state_update(brain: BrainMemory, thread: Thread, context: Context) -
         older_questions = [message for message in new if message.role == "user"][:-1]
         failed = [m for m in older_questions if m.id in (state.get(SENT_KEY) or {})]  # asked in runs that failed
         originals = [original for message in failed if (original := thread.original(message))]
-        return update | {UNRECORDED_KEY: merge_run_messages(state.get(UNRECORDED_KEY) or [], originals)}
+        recorded = {(message.id, message.text) for message in messages}  # meanwhile, if this goes back into a run
+        shown = [m for m in state.get(UNRECORDED_KEY) or [] if (m.id, m.text) not in recorded]
+        return update | {UNRECORDED_KEY: merge_run_messages(shown, originals)}
     skipped = yield from _skipped_messages(brain, thread, start, context)
     new_ids = {message.id for message in new}
     shown = [message for message in state.get(UNRECORDED_KEY) or [] if message.id in new_ids]  # in an outage
@@ -108,7 +110,8 @@ def _count_by_ids(brain: BrainMemory | None, thread: Thread, context: Context) -
     if brain is None:
         return count
     older = thread[count : _new_question_position(thread)]
-    if not count and thread.state.get(RECORDED_KEY) and _ends_with(context.messages, older, thread.text_of):
+    may_be_copy = not count and thread.state.get(RECORDED_KEY) and _shown_ids(thread).isdisjoint(m.id for m in older)
+    if may_be_copy and _ends_with(context.messages, older, thread.text_of):
         return len(older)
     remaining = set(map(id, (yield from without_deleted(brain, older, context.messages))))
     return max((count + n + 1 for n, message in enumerate(older) if id(message) not in remaining), default=count)
@@ -174,9 +177,14 @@ def _never_recorded(
 def _new_question_position(thread: Thread) -> int:
     """The position of the run's question, which is new whatever its id; the thread's end, if others took it out."""
     count = _count_through_question(thread)
-    shown_ids = {message.id for message in thread.state.get(UNRECORDED_KEY) or []}
+    shown_ids = _shown_ids(thread)
     is_taken_out = not count or (shown_ids and thread[count - 1].id not in shown_ids)
     return len(thread) if is_taken_out else count - 1
+
+
+def _shown_ids(thread: Thread) -> set[str | None]:
+    """The ids of what this run has shown the model and not recorded."""
+    return {message.id for message in thread.state.get(UNRECORDED_KEY) or []}
 
 
 def _count_through_question(thread: Thread) -> int:
@@ -197,7 +205,7 @@ def record(brain: BrainMemory, thread: Thread, *, task: str, warn: WarnOnce) -> 
     earlier = [to_message_leniently(message) for message in thread.state.get(UNRECORDED_KEY) or []]
     messages = merge_run_messages(earlier, unrecorded_messages(thread, start))
     messages = yield from without_deleted_before_question(brain, messages, history)
-    marks = {TASK_KEY: task, REPLACES_KEY: _failed_try_ids(messages, history, thread, task)} if task else {}
+    marks = {TASK_KEY: task, REPLACES_KEY: failed_try_ids(messages, history, thread, task)}
     new = mark_changed_questions(to_session_messages(messages, history, thread, marks), messages, thread)
     removed_ids = (m.id for m, original in zip(new, messages, strict=True) if thread.count_through(original.id) is None)
     summarized = summarized_ids(history, thread, start, removed_ids)
@@ -216,7 +224,7 @@ def first_unrecorded_position(thread: Thread, start: int) -> int:
 
 def unrecorded_messages(thread: Thread, start: int) -> list[Message]:
     """The messages of a thread that a run has to record, in the form that they have now."""
-    shown_ids = {message.id for message in thread.state.get(UNRECORDED_KEY) or []}
+    shown_ids = _shown_ids(thread)
     first = first_unrecorded_position(thread, start)
     skipped = [message for message in thread[first:start] if message.id in shown_ids]
     return [message for message in skipped + thread[start:] if is_dialogue(message)]
@@ -276,16 +284,16 @@ def to_session_messages(
     return messages
 
 
-def _failed_try_ids(messages: Sequence[Message], history: Sequence[Message], thread: Thread, task: str) -> list[str]:
+def failed_try_ids(messages: Sequence[Message], history: Sequence[Message], thread: Thread, task: str) -> list[str]:
     """The ids of a task's earlier answers to the same messages that its thread does not have: those tries failed."""
     thread_ids = {message.id for message in messages}
     answers = dropwhile(lambda message: message.id not in thread_ids, history)
-    return [m.id for m in answers if m.metadata.get(TASK_KEY) == task and thread.count_through(m.id) is None]
+    return [m.id for m in answers if task and m.metadata.get(TASK_KEY) == task and thread.count_through(m.id) is None]
 
 
-def replaced_positions(history: Sequence[Message]) -> set[int]:
-    """The positions of what an agent said in tries of a task that were repeated later."""
-    ids = {id_ for message in history for id_ in message.metadata.get(REPLACES_KEY) or ()}
+def replaced_positions(history: Sequence[Message], failed_ids: Sequence[str]) -> set[int]:
+    """The positions of what an agent said in tries of a task that were repeated later, or are repeated now."""
+    ids = {*failed_ids, *(id_ for message in history for id_ in message.metadata.get(REPLACES_KEY) or ())}
     return {n for n, message in enumerate(history) if message.id in ids}
 
 

@@ -66,6 +66,10 @@ class Thread(Sequence[Message]):
         """How many messages there are up to and including the one with this id; None if there is none."""
         return next((n for n in range(len(self), 0, -1) if (self._message_at(n - 1).id or "") == message_id), None)
 
+    def ids(self) -> set[str | None]:
+        """The ids of all messages."""
+        return {self._message_at(n).id for n in range(len(self))}
+
     def original(self, message: Message) -> BaseMessage | None:
         """The host's message that this one was made of; None if it is not of this thread."""
         return self._originals.get(id(message))
