@@ -31,7 +31,7 @@ _UNIVERSAL_QUANTIFIERS = word_set("all always both every everybody everyone ever
 _BOUND_WORDS = _PHRASE_OPENERS | word_set("""almost also even he i it just my only our she that their these they this
     those we you your""")
 """Words that must precede the same word in both texts, if the order of words differs."""
-_OMITTABLE_BOUND_WORDS = ARTICLES | word_set("can could did do does should will would")
+_OMITTABLE_BOUND_WORDS = ARTICLES | word_set("can could should will would")
 """Likewise, but one text may leave them out."""
 _NEEDING_OF = word_set("""bag barrel basket bottle bowl box bucket can cup glass jar jug mug pack packet plate pot
     spoon tin bank church college house kingdom museum republic school state university""")
