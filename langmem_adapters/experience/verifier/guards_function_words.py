@@ -18,7 +18,7 @@ from langmem_adapters.experience.verifier.alignment import (
 )
 from langmem_adapters.experience.verifier.guards_scope import next_stems
 from langmem_adapters.experience.verifier.reading import Reading
-from langmem_adapters.experience.verifier.words import I_WORDS, NEGATIONS, YOU_WORDS, stem_of
+from langmem_adapters.experience.verifier.words import ARTICLES, I_WORDS, NEGATIONS, YOU_WORDS, stem_of
 from langmem_adapters.language.lists import group_names, word_set
 
 
@@ -29,9 +29,15 @@ def courtesies(left: Reading, right: Reading, _: Alignment) -> str:
 
 
 def links(left: Reading, right: Reading, _: Alignment) -> str:
-    """The word "and" must not be replaced by "or", nor "or" by "and"."""
-    ands, ors = (left.words.count(word) - right.words.count(word) for word in ("and", "or"))
-    return refusal("links", ["and"], ["or"]) if ands * ors < 0 else ""
+    """The word "and" must not replace "or", nor may one text only add words with either: "and why", "or without"."""
+    one, other = (Counter(word for word in reading.words if word not in ARTICLES) for reading in (left, right))
+    left_only, right_only = one - other, other - one
+    left_links, right_links = _LINKS & left_only.keys(), _LINKS & right_only.keys()
+    is_addition = len(left_only | right_only) > 1 and not (left_only and right_only)
+    return refusal("links", left_links, right_links) if is_addition or (left_links and right_links) else ""
+
+
+_LINKS = frozenset(("and", "or"))
 
 
 def modality(left: Reading, right: Reading, alignment: Alignment) -> str:

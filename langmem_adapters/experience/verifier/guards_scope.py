@@ -24,11 +24,12 @@ def scope(left: Reading, right: Reading, alignment: Alignment) -> str:
         return refusal("scope", differing, ())
     left_quantifiers, right_quantifiers = _quantifiers(left), _quantifiers(right)
     if left_quantifiers == right_quantifiers:
-        if "only" not in left_quantifiers or is_reworded(left, right, alignment):
-            return ""
-        return refusal("scope", ["only"], ()) if _stand_elsewhere(left, right, "only", "only") else ""
+        common = set() if is_reworded(left, right, alignment) else _FOCUSING & left.vocabulary & right.vocabulary
+        return refusal("scope", [word for word in common if _stand_elsewhere(left, right, word, word)], ())
     if "only" in left_quantifiers ^ right_quantifiers and edit_distance(left.stems, right.stems, _NEAR) <= _NEAR:
         return refusal("scope", ["only"], ())
+    if {"all", "each"} <= left_quantifiers ^ right_quantifiers:
+        return refusal("scope", ["all"], ["each"])
     left_new = _new_quantifiers(left_quantifiers, right_quantifiers)
     right_new = _new_quantifiers(right_quantifiers, left_quantifiers)
     is_long = not is_short(left, right)
@@ -48,6 +49,7 @@ _NEAR = 8  # edits of words; in a text that differs more, "only" may be said oth
 _QUANTIFIER_KINDS = group_names("""all every each everyone everybody everything, any anyone anybody anything,
     some someone somebody something several few, most, other, another, same, both, either, only, also too,
     one""")
+_FOCUSING = frozenset(("half", "only"))
 _TOTALS = frozenset(("all", "both", "each", "every", "most"))
 _PARTS = frozenset(("any", "either", "few", "several", "some"))
 _QUANTIFIERS = frozenset(_QUANTIFIER_KINDS)
@@ -81,9 +83,10 @@ def _stand_elsewhere(left: Reading, right: Reading, one: str, other: str) -> boo
     return _neighbours(left, one).isdisjoint(_neighbours(right, other))
 
 
-def _neighbours(reading: Reading, word: str) -> set[str]:
+def _neighbours(reading: Reading, word: str) -> set[tuple[int, str]]:
+    """The stems before and after a word, each with its side."""
     position = reading.words.index(word)
-    return {*reading.stems[max(0, position - 1) : position], *reading.stems[position + 1 : position + 2]}
+    return {*enumerate(["", *reading.stems, ""][position : position + 3 : 2])}
 
 
 def _bounds(reading: Reading) -> set[str]:

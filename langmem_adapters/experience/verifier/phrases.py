@@ -13,14 +13,10 @@ from langmem_adapters.language.lists import word_set
 
 _LOCATION_PREPOSITIONS = frozenset(("in", "on"))
 _COMPOUND_PREPOSITIONS = _LOCATION_PREPOSITIONS | {"for", "of"}
-_CONTAINERS = word_set("""bag barrel basket bottle bowl box bucket can case cup glass jar jug mug pack packet plate pot
-    spoon tin""")
-INSTITUTIONS = word_set("bank church college house kingdom museum republic school state university")
-"""Institutions, whose name before "of" and after it usually means two things: University of Miami, Miami University."""
 _PARTITIVES = word_set("bit bunch couple group kind lot number pair part piece slice sort state type")
 _BEFORE_COMPOUNDS = STOP_WORDS | word_set("average best first last maximum minimum next top")
 _NOT_SEARCHED = STOP_WORDS - _COMPOUND_PREPOSITIONS - CONJUNCTIONS
-_QUESTION_OPENING = re.compile(r"(?:(?:(?:what|which|who) is|tell me|give me) (?:(?:the|some) )|what is (?:an? )?)")
+_QUESTION_OPENING = re.compile(r"(?:(?:(?:what|which|who) is|give me) (?:(?:the|some) )|what is (?:an? )?)")
 _MAX_PART_WORDS = 4  # of each part of a compound
 _MIN_SEARCH_WORDS, _MAX_SEARCH_WORDS = 2, 9
 _MIN_SUPERLATIVE_CHARS = 6  # letters of the shortest superlative but "best"
@@ -50,7 +46,8 @@ def _possible_compounds(words: Sequence[str], position: int) -> Iterator[list[st
     while start and not (words[start - 1] in _BEFORE_COMPOUNDS or is_superlative(words[start - 1])):
         start -= 1
     noun_phrase, preposition = words[start:position], words[position]
-    if not 0 < len(noun_phrase) <= _MAX_PART_WORDS or (preposition == "of" and _needs_of(noun_phrase)):
+    is_partitive = preposition == "of" and len(noun_phrase) == 1 and noun_phrase[0] in _PARTITIVES
+    if is_partitive or not 0 < len(noun_phrase) <= _MAX_PART_WORDS:
         return
     while after < len(words) and words[after] in ARTICLES and preposition not in _LOCATION_PREPOSITIONS:
         after += 1
@@ -59,13 +56,6 @@ def _possible_compounds(words: Sequence[str], position: int) -> Iterator[list[st
         if last in STOP_WORDS or last.isdigit() or (preposition == "in" and last in UNITS):
             return  # a price in dollars is no dollar price
         yield [*words[:start], *words[after:end], *noun_phrase, *words[end:]]
-
-
-def _needs_of(noun_phrase: Sequence[str]) -> bool:
-    """Whether no compound means the same as these words with "of": "a glass of", "University of", "a bit of"."""
-    if noun_phrase[-1] in _CONTAINERS or noun_phrase[-1] in INSTITUTIONS:
-        return True
-    return len(noun_phrase) == 1 and noun_phrase[0] in _PARTITIVES
 
 
 def is_superlative(word: str) -> bool:

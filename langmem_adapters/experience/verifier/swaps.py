@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import combinations, pairwise
 from typing import TypeAlias
 
 from langmem_adapters.experience.verifier.alignment import Alignment, unmatched_words
-from langmem_adapters.experience.verifier.phrases import INSTITUTIONS
+from langmem_adapters.experience.verifier.phrases import is_superlative
 from langmem_adapters.experience.verifier.reading import Reading, Word
 from langmem_adapters.experience.verifier.words import CONJUNCTIONS, NEGATIONS, PREPOSITIONS, STOP_WORDS, UNITS, stem_of
 from langmem_adapters.language.lists import group_names, word_set
@@ -54,11 +54,13 @@ _OMITTED_WORDS = word_set("like describe explain show")
 _SEQUENCE_WORDS = word_set("then afterwards afterward subsequently thereafter followed")
 """Words by which a text tells steps."""
 _SINGULAR_VERBS = word_set("is was has does")
+_COPULAS = frozenset(("is", "are"))
 _PRONOUNS = word_set("me you him her it us them")
 _DIRECTED_WORDS = {"into", "onto", "than", "convert", "transform", "translate"}
 _MAX_SWAP_WORDS = 24  # a longer text has too many orders to try
 _MIN_REWORDED_WORDS = 10  # a text with so many, and others besides, is more often reworded than reversed in meaning
 _TWO_WORDS = 2
+_MIN_YEAR_DIGITS = 4
 _MAX_PREPOSITION_DISTANCE = 3  # words: "in all the parks"
 _Pair: TypeAlias = "tuple[int, int, float]"
 
@@ -250,14 +252,27 @@ def _may_move(left: Reading, right: Reading, pair: _Pair, other_pair: _Pair, *, 
     between = left.words[first.place + 1 : second.place]
     right_between = right.words[right_second.place + 1 : right_first.place]
     if is_adjacent and _joins_things(between) and _joins_things(right_between):
-        return not ("and" in between and {*left.words[second.place + 1 : second.place + 2]} & _SINGULAR_VERBS)
+        before, after = left.words[max(0, first.place - 2) : first.place], left.words[second.place + 1 :][:1]
+        is_one_thing = "and" in between and not _SINGULAR_VERBS.isdisjoint(after)
+        return not is_one_thing and len({"and", "or"}.intersection((*before, *between, *after))) <= 1
     separators = {*between, *right_between}
     if bool(between) != bool(right_between) and _COMPOUND_SEPARATORS.issuperset(separators):
-        return "of" not in separators or INSTITUTIONS.isdisjoint((first.text, second.text))
+        asks_which = left.words[0] in {"what", "which"}
+        return _make_compound((first.text, second.text), separators if asks_which else separators - _COPULAS)
     prepositions = _preposition(left, first), _preposition(left, second)
     if not is_adjacent or prepositions[0] == prepositions[1]:
         return False
     return prepositions == (_preposition(right, right_first), _preposition(right, right_second))
+
+
+def _make_compound(words: Sequence[str], separators: Collection[str]) -> bool:
+    """Whether words mean the same without the ones between them: "job with cron", "which lake is the deepest".
+
+    A cake for 12 is not 12 cakes, unlike an election in 2020; and which fish is raw tuna is not which raw fish is tuna.
+    """
+    are_counted = any(word.isdigit() and len(word) < _MIN_YEAR_DIGITS for word in words)
+    is_ranked = any(word in {"best", "better"} or is_superlative(word) for word in words)
+    return not are_counted and (is_ranked or _COPULAS.isdisjoint(separators))
 
 
 def _joins_things(words: Sequence[str]) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 from itertools import pairwise
 
@@ -30,8 +31,11 @@ _UNIVERSAL_QUANTIFIERS = word_set("all always both every everybody everyone ever
 _BOUND_WORDS = _PHRASE_OPENERS | word_set("""almost also even he i it just my only our she that their these they this
     those we you your""")
 """Words that must precede the same word in both texts, if the order of words differs."""
-_OMITTABLE_BOUND_WORDS = ARTICLES | word_set("can could did do does should will would")
+_OMITTABLE_BOUND_WORDS = ARTICLES | word_set("can could should will would")
 """Likewise, but one text may leave them out."""
+_NEEDING_OF = word_set("""bag barrel basket bottle bowl box bucket can cup glass jar jug mug pack packet plate pot
+    spoon tin bank church college house kingdom museum republic school state university""")
+"""Words after which "of" makes another thing: a glass of wine, a wine glass; University of Miami, Miami University."""
 _SENTENCE_END = re.compile(r"(?<=[.?!:])\s")
 _MIN_SENTENCES = 3  # of a text whose statements are looked at
 
@@ -70,7 +74,7 @@ def rearranged_words(left: Reading, right: Reading) -> set[str]:
 
     Also words that have moved, if one occurs twice: "Ann Lee, daughter of Ann May Lee", "Ann May Lee, daughter of …".
     If function words differ, only negations: "not safe in pregnancy", "safe, but not in pregnancy". Also quantifiers
-    on different sides of "not": "not all pass", "all do not pass".
+    on different sides of "not": "not all pass", "all do not pass"; and containers: "a wine glass", "a glass of wine".
     """
     is_repeated = len({word.stem for word in left.content}) < len(left.content) and not CONJUNCTIONS & left.vocabulary
     if is_repeated and left.stems != right.stems and sorted(left.words) == sorted(right.words):
@@ -80,9 +84,14 @@ def rearranged_words(left: Reading, right: Reading) -> set[str]:
         return set()
     negations_only = CONJUNCTIONS & left.vocabulary or sorted(left_words) != sorted(right_words)
     rebound = _rebound_words(left, right, NEGATIONS if negations_only else _PHRASE_OPENERS)
+    rebound |= (_words_with_of(left_words) ^ _words_with_of(right_words)).intersection(left_words, right_words)
     if "not" in left.vocabulary & right.vocabulary:
         rebound |= _quantifiers_after_not(left) ^ _quantifiers_after_not(right)
     return rebound
+
+
+def _words_with_of(words: Sequence[str]) -> set[str]:
+    return {word for word, next_word in pairwise(words) if next_word == "of" and word in _NEEDING_OF}
 
 
 def exchanged_statements(left: Reading, right: Reading) -> list[str]:
@@ -131,11 +140,10 @@ def _singular(word: str) -> str:
     return american_spelling(word.removesuffix("s"))
 
 
-_INTERCHANGEABLE = UNITS | group_names("""is are, was were, what which, lawyer attorney, luggage baggage, start begin
-    commence, bigger larger, buy purchase, change alter modify, doctor physician, elevator lift, exit quit, quickly
-    rapidly, film movie, fix repair mend, hard difficult, disease illness, often frequently, parcel package, photo
-    picture, disadvantage drawback, talk speak, terminate end, holiday vacation, choose select, happens occurs, highest
-    tallest, symptom symptoms sign signs""")
+_INTERCHANGEABLE = UNITS | group_names("""is are, was were, what which, lawyer attorney, luggage baggage, bigger larger,
+    buy purchase, exit quit, quickly rapidly, disease illness, often frequently, parcel package, disadvantage drawback,
+    talk speak, terminate end, holiday vacation, choose select, happens occurs, highest tallest, change alter modify,
+    symptom symptoms sign signs, film movie""")
 """Words that may replace each other if all else is the same and no guard has refused."""
 _MIN_PLURAL_CHARS = 4
 

@@ -70,9 +70,9 @@ FOREIGN_MARKERS = word_set("""aan abbiamo adalah al anche antes ao aos apa apaka
     welche wem wen wer werden wie wij wir wird wo yang zijn zu zum zur""").difference(ENGLISH_MARKERS)
 """Words that mark a text in Latin letters as not English, besides all with an accent."""
 
-STOP_WORDS = word_set("""a an the of in on at to for from by with as and or but if then than that this these those it
-    its is are was were be been being am do does did doing have has had having i you he she we they me him her us them
-    my your his their our mine yours what which who whom whose when where why how there here so such s t""")
+STOP_WORDS = word_set("""a an the of in on at to for from by with as and or nor but if then than that this these those
+    it its is are was were be been being am do does did doing have has had having i you he she we they me him her us
+    them my your his their our mine yours what which who whom whose when where why how there here so such s t""")
 """Words without content of their own; guards compare some of them."""
 
 OPTIONAL_WORDS = word_set("""some any really actually exactly ever very just also please kindly best good better great
@@ -127,7 +127,7 @@ UNITS = group_names("""km kilometer kilometers kilometre kilometres kms, m meter
     pm p.m""")
 """Units, days, months and times of day, by all their spellings."""
 
-NEGATIONS = word_set("""not no never without nor neither none nothing nobody nowhere hardly barely unable impossible
+NEGATIONS = word_set("""not no never without neither none nothing nobody nowhere hardly barely unable impossible
     cannot except excluding nicht kein keine keinen keiner nie niemals ohne ne pas jamais sans aucun aucune nunca jamás
     sin ningún ninguna não nem sem nenhum nenhuma non mai senza nessun nessuna niet geen nooit zonder nie bez не нет без
     никогда ни 不 没 没有 未 无 别 非 ない ません ぬ 안 못 없 لا ليس بدون لم لن नहीं मत बिना değil yok olmadan không
