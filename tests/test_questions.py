@@ -157,6 +157,9 @@ def test_the_questions_of_a_message_one_by_one(text: str, subject: str, separate
         (["Thanks!", "Is it red?", f"Hi! {ROOF}"], ROOF),
         ([f"{ROOF} Is it red?"], ROOF),
         (["My shed needs a roof."], "My shed needs a roof."),
+        (["Where does Ella live?"], "Where does Ella live?"),
+        (["Wo wohnt sie?", "Wohin ist Anna gezogen?"], "Wohin ist Anna gezogen?"),
+        (["为什么\uff1f", "他住哪里\uff1f", "王芳搬到哪里了\uff1f"], "王芳搬到哪里了\uff1f"),
         (["ok", "Is it red?"], ""),
         ([*["ok"] * 5, ROOF], ""),
         ([], ""),
@@ -284,6 +287,36 @@ def test_a_question_refers_to_the_users_question_before_it(memory: LongTermMemor
     brain = BrainMemory(MemoryStore(), "monday", user="ada", long_term=memory)
     brain.add_messages(before)
     assert brain.recall(query, 1)[0].memory.message.id == "roof"
+
+
+@pytest.mark.parametrize(
+    ("asked", "goes_on", "told"),
+    [
+        ("¿Qué compró {}?", "¿En qué ciudad vive ella ahora?", "{} vive en la ciudad de {} ahora."),
+        ("Was hat {} gekauft?", "In welcher Stadt wohnt sie jetzt?", "{} wohnt in der Stadt {}."),
+        ("Qu'a acheté {} ?", "Dans quelle ville habite-t-elle ?", "{} habite dans la ville de {}."),
+        ("Что купила {}?", "Где она живёт, в каком городе?", "{} живёт в городе {}."),
+        ("{} ne bekliyor?", "Onun kardeşi hangi şehirde?", "{} ve kardeşi {} gibi bir şehirde."),
+        ("{}买了什么\uff1f", "她住在哪个城市\uff1f", "{}住的城市是{}。"),
+        ("{}さんは何を買った\uff1f", "彼女の町は\uff1f", "{}さんの町は{}です。"),
+        ("{}ซื้ออะไร", "แล้วเธออยู่เมืองไหน", "{}อยู่เมือง{}"),
+        ("{} 씨는 무엇을 샀어요?", "그녀는 지금 어느 도시에 살아요?", "{} 씨는 {} 도시에 살아요."),
+        ("ما هي مشتريات {}\u061f", "ما هو عنوان مدينتها الآن\u061f", "عنوان مدينة {} هو {}."),
+        ("{} ने क्या खरीदा?", "अब वह किस शहर में रहती है?", "{} {} शहर में रहती है।"),
+    ],
+)
+def test_a_question_goes_on_with_the_one_before_it_in_other_languages(asked: str, goes_on: str, told: str) -> None:
+    memory = LongTermMemory(MemoryStore(), open_index("memory:"), user="ada")
+    for n, (name, city) in enumerate([("Ana", "Roma"), ("Petra", "Oslo")]):
+        memory.add([Message(role="user", content=told.format(name, city), id=name, created_at=n)], session=name)
+    assert memory.search(goes_on, 1)[0].memory.message.id == "Petra"
+    before = [Message(role="user", content=asked.format("Ana"))]
+    assert memory.search(goes_on, 1, exclude=before)[0].memory.message.id == "Ana"
+
+
+def test_a_whole_question_without_spaces_needs_none_before_it() -> None:
+    assert separate_questions("王伟在公司做什么工作\uff1f", ROOF) == ["王伟在公司做什么工作\uff1f"]
+    assert separate_questions("为什么\uff1f", ROOF) == [f"{ROOF[:-1]}.\n为什么\uff1f"]
 
 
 def test_a_failing_embedder_is_counted_once_for_all_questions_of_a_message(tmp_path: Path) -> None:

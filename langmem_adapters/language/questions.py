@@ -11,6 +11,8 @@ from langmem_adapters.language.analysis import STOP_WORDS, words_of
 from langmem_adapters.language.foreign_stop_words import (
     FOREIGN_QUESTION_OPENING,
     FOREIGN_QUESTION_WORDS,
+    FOREIGN_REFERRING_PATTERN,
+    FOREIGN_REFERRING_WORDS,
     foreign_stop_words,
 )
 from langmem_adapters.language.lists import word_set
@@ -59,6 +61,8 @@ _SENTENCE_END_PATTERN = re.compile(
 _PASTED_PATTERN = re.compile(r"(^```[\s\S]*?(?:^```|\Z)|^>.*\n?)", re.MULTILINE)
 _MAX_QUESTIONS = 4  # that are searched for one by one
 _MIN_OWN_WORDS = 2  # of a question that needs no other to be understood
+_UNSPACED_PATTERN = re.compile("[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff]")  # Thai, Lao, kana and Han
+_UNSPACED_WORD_CHARS = 3  # where words have no spaces between them
 _MAX_REMEMBERED_CHARS = 2_000  # of a text whose asked part is remembered
 _MAX_TEXTS, _MAX_SUBJECT_CHARS = 5, 500  # in which the subject of a conversation is looked for
 
@@ -187,9 +191,17 @@ def _asked_clauses(sentence: str) -> list[str]:
 
 def _own_words(question: str) -> tuple[int, bool]:
     """How many words say what a question is about, and whether it has any that may refer to what was said before."""
-    words = set(words_of(split_framing(question)[0]))
-    refers = not words.isdisjoint(_REFERRING_WORDS)
-    return len(words - STOP_WORDS - _REFERRING_WORDS - foreign_stop_words(question)), refers
+    text = split_framing(question)[0]
+    words, foreign_words = set(words_of(text)), foreign_stop_words(question)
+    is_english = text.isascii() and not foreign_words and not words.isdisjoint(STOP_WORDS)  # here "Ella" is a name
+    referring_words = words & (_REFERRING_WORDS if is_english else _REFERRING_WORDS | FOREIGN_REFERRING_WORDS)
+    refers = bool(referring_words) or FOREIGN_REFERRING_PATTERN.search(text) is not None
+    return sum(map(_word_count, words - STOP_WORDS - referring_words - foreign_words)), refers
+
+
+def _word_count(word: str) -> int:
+    """How many words are in what has no space: about so many, where nobody writes any."""
+    return len(word) // _UNSPACED_WORD_CHARS or 1 if _UNSPACED_PATTERN.search(word) else 1
 
 
 def _as_statement(sentence: str) -> str:
