@@ -50,6 +50,7 @@ AROUND = "We had coffee, cake and a biscuit. {} Thanks a lot!"
         ("> quoted line\n\nWho said \u201cI am late?\u201d\nBest, Ada", "Who said \u201cI am late?\u201d"),
         ("Really?! You know. Which shed?", "Really?!  Which shed?"),
         ("We met. Where is my bike now. Thanks!", "Where is my bike now."),
+        ("We met. who painted the shed\nThanks", "who painted the shed"),
         (
             "i met ben at the lake and we ate a lot of cake so tell me where my red bike is",
             "where my red bike is",
@@ -87,6 +88,7 @@ def test_what_a_message_asks(text: str, asked: str) -> None:
         "the man who sold me the car last week in the old town said something about the red bike and the shed",
         "When I came home from the shop yesterday I was so tired and then I thought about my red bike.",
         "My bike is red. I know what I need to do now.",
+        "WHO says it helps. Ben, who painted the shed, does too.",
         "Write a letter about the red bike for the school and explain how it all began and why people should care.",
         "My bike is red. Remind me about it when I am home.",
         "Did the man who sold me the car last week in the old town tell you about the red bike in my shed?",

@@ -34,7 +34,8 @@ _ASKING = (
     r"|\b(?:diga-me|me diga|pode me dizer)\b|\b(?:weet je(?: nog)?|(?:kun|kan) je me (?:vertellen|zeggen))\b"
 )
 _FRAMING_PATTERN = re.compile(f"{_GREETINGS}|{_ASKING}", re.IGNORECASE)
-# A question without its mark has its verb before its subject ("where did he go"), or follows "tell me" or the like.
+# A question without its mark has its verb before its subject ("where did he go"), begins with "who" as a sentence, or
+# follows "tell me" or the like.
 # What tells has other clauses: "the man who sold it", "when I came", "I know what he did".
 _VERBS = "am|are|can|could|did|do|does|had|has|have|is|may|might|must|should|was|were|will|would"
 _NO_SUBJECT = r"(?!(?:a|an|and|he|her|his|i|it|its|my|our|she|that|the|their|they|this|to|we|you|your)\b)\w+"
@@ -43,7 +44,7 @@ _OPENING_PATTERN = re.compile(
     rf"(?:{_ASKING})\W+(?=(?:{'|'.join(_QUESTION_WORDS)})\b)"
     rf"|(?=\b(?:what|when|where|why|how|whom)(?:['\u2019]?s| (?:(?:again|else|exactly) )?(?:{_VERBS}|about))\b"
     rf"|\b(?:what|which|whose|how)(?: {_NO_SUBJECT}){{1,3}} (?:{_VERBS})\b"
-    rf"|\bhow many\b|\b(?:what|which) (?:kind|sort|type)s? of\b|\bwho (?:did|do|does)\b"
+    rf"|\bhow many\b|\b(?:what|which) (?:kind|sort|type)s? of\b|\bwho (?:did|do|does)\b|\A\s*(?-i:[Ww]ho)\b"
     rf"|\bdo you (?:still )?(?:know|recall|remember)\b|{FOREIGN_QUESTION_OPENING})",
     re.IGNORECASE,
 )
