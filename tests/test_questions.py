@@ -195,6 +195,11 @@ def test_small_talk_around_a_question_does_not_lead_away_from_it(memory: LongTer
     assert found(memory, AROUND.format("The red bike, I mean."))[0] == "chat"
 
 
+@pytest.mark.parametrize("query", ["Where is the red bike?{}", "{}Where is the red bike?"])
+def test_a_question_is_read_on_either_side_of_a_long_text(memory: LongTermMemory, query: str) -> None:
+    assert found(memory, query.format("\nLorem ipsum.\n" * 2_000))[0] == "bike"
+
+
 def test_a_text_beside_a_question_counts_less_the_longer_it_is() -> None:
     asides = [f"widget{n}" for n in range(240)]
 
