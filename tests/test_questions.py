@@ -345,6 +345,38 @@ def test_what_was_recalled_into_a_conversation_is_no_question_before_it(memory: 
     assert memory.search("What would that cost?", 1, exclude=[recalled])[0].memory.message.id == "car"
 
 
+@pytest.mark.parametrize(
+    ("text", "embedded_before"),
+    [
+        (
+            "We had coffee, cake and a biscuit at the lake. Where is the red bike? Thanks a lot!",
+            "Where is the red bike? ",
+        ),
+        (f"{'We ate. ' * 1_000}Where is the red bike?", "Where is the red bike? "),
+        ("We had coffee. Where is the red bike?", ""),
+        ("I sold the red bike with the blue bell to Ben at the lake. Where is it?", ""),
+        ("Where is the red bike?", ""),
+    ],
+)
+def test_a_question_in_a_message_is_embedded_once_more_before_it(
+    tmp_path: Path, text: str, embedded_before: str
+) -> None:
+    embedded: list[str] = []
+
+    def embed(texts: list[str]) -> list[list[float]]:
+        embedded.extend(texts)
+        return by_letters(texts)
+
+    with contextlib.closing(LexicalIndex(tmp_path / "words.db")) as index:
+        vectors = open_vectors("memory:", Embedder(embed, name="letters", longest=100_000))
+        memory = LongTermMemory(MemoryStore(), index, vectors=vectors, user="ada")
+        memory.add([Message(role="user", content="The red bike is in the shed.")])
+        memory.flush()
+        embedded.clear()
+        memory.search(text, 1)
+    assert embedded == [embedded_before + text]
+
+
 TWO_QUESTIONS = "Where is the red bike? Who ate a biscuit?"
 
 

@@ -64,6 +64,7 @@ _MAX_QUESTIONS = 4  # that are searched for one by one
 _MIN_OWN_WORDS = 2  # of a question that needs no other to be understood
 _UNSPACED_PATTERN = re.compile("[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff]")  # Thai, Lao, kana and Han
 _UNSPACED_WORD_CHARS = 3  # where words have no spaces between them
+_MIN_SHARE_ASKED = 0.4  # of a text whose questions need no more weight
 _MAX_REMEMBERED_CHARS = 2_000  # of a text whose asked part is remembered
 _MAX_TEXTS, _MAX_SUBJECT_CHARS = 5, 500  # in which the subject of a conversation is looked for
 
@@ -92,6 +93,20 @@ def _asked_part(text: str) -> str:
     if not asked or asked == sentences:
         return text
     return " ".join(asked)
+
+
+def with_question_in_front(text: str) -> str:
+    """A text with its questions once more before it, if they are a small part and can be understood alone.
+
+    An embedder then gives them more weight, and does not cut them off behind a long text.
+
+    >>> with_question_in_front("We had coffee and cake, and met Ben at the lake. Where is my red bike? Thanks a lot!")
+    'Where is my red bike? We had coffee and cake, and met Ben at the lake. Where is my red bike? Thanks a lot!'
+    """
+    asked = asked_part(text).strip()
+    if _MIN_SHARE_ASKED * len(text) <= len(asked) or _own_words(asked)[0] < _MIN_OWN_WORDS:
+        return text
+    return f"{asked} {text}"
 
 
 def split_framing(text: str) -> tuple[str, str]:
