@@ -25,10 +25,11 @@ from langmem_adapters.recall.vectors import VectorRecall
 from langmem_adapters.records.keyed import Records
 from langmem_adapters.sharing import Shared
 from langmem_adapters.signals import meaning_of, weights_of
+from langmem_adapters.text import both_ends
 
 __all__ = ["RECALLED", "LongTermMemory", "longterm_namespace"]
 
-_MAX_QUERY_CHARS = 10_000
+_QUERY_END_CHARS = 5_000  # read at the beginning and at the end of a longer query: the question may be there
 
 
 def longterm_namespace(scope: Scope) -> Namespace:
@@ -272,7 +273,7 @@ class LongTermMemory(Shared):
             return memory if memory is not None and is_wanted(memory) else None
 
         candidate_count = k if self._reranker is None or not for_reader else self._reranker.candidate_count(k)
-        query = query[:_MAX_QUERY_CHARS]
+        query = both_ends(query, _QUERY_END_CHARS)
         search = yield from self._start_search(queries_of(query, excluded_messages))
         matches = yield from step(search.best, candidate_count, matching_memory, session, explain=explain)
         recalled = [Recalled(memory, match.score, match.signals if explain else {}) for match, memory in matches]
@@ -282,7 +283,7 @@ class LongTermMemory(Shared):
 
     def candidates_flow(self, query: str, k: int) -> Flow[dict[str, dict[str, float]]]:
         """The candidates of a search for ``k``, by id, with their signals before weighting, each from 0 to 1."""
-        search = yield from self._start_search([query[:_MAX_QUERY_CHARS]])
+        search = yield from self._start_search([both_ends(query, _QUERY_END_CHARS)])
         return (yield from step(search.candidates, k))
 
     def _start_search(self, queries: Sequence[str]) -> Flow[Search]:

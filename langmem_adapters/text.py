@@ -307,6 +307,11 @@ def hanging_indent(text: str) -> str:
     return f"\n{INDENT}".join(text.splitlines())
 
 
+def both_ends(text: str, chars: int) -> str:
+    """The text, or of one of more than twice so many characters its beginning and its end."""
+    return text if len(text) <= 2 * chars else f"{text[:chars]} {text[-chars:]}"
+
+
 def replace_surrogates(text: str) -> str:
     """The text without lone surrogates, which no client can send."""
     return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -50,6 +50,7 @@ AROUND = "We had coffee, cake and a biscuit. {} Thanks a lot!"
         ("> quoted line\n\nWho said \u201cI am late?\u201d\nBest, Ada", "Who said \u201cI am late?\u201d"),
         ("Really?! You know. Which shed?", "Really?!  Which shed?"),
         ("We met. Where is my bike now. Thanks!", "Where is my bike now."),
+        ("We met. who painted the shed\nThanks", "who painted the shed"),
         (
             "i met ben at the lake and we ate a lot of cake so tell me where my red bike is",
             "where my red bike is",
@@ -87,6 +88,7 @@ def test_what_a_message_asks(text: str, asked: str) -> None:
         "the man who sold me the car last week in the old town said something about the red bike and the shed",
         "When I came home from the shop yesterday I was so tired and then I thought about my red bike.",
         "My bike is red. I know what I need to do now.",
+        "WHO says it helps. Ben, who painted the shed, does too.",
         "Write a letter about the red bike for the school and explain how it all began and why people should care.",
         "My bike is red. Remind me about it when I am home.",
         "Did the man who sold me the car last week in the old town tell you about the red bike in my shed?",
@@ -157,6 +159,9 @@ def test_the_questions_of_a_message_one_by_one(text: str, subject: str, separate
         (["Thanks!", "Is it red?", f"Hi! {ROOF}"], ROOF),
         ([f"{ROOF} Is it red?"], ROOF),
         (["My shed needs a roof."], "My shed needs a roof."),
+        (["Where does Ella live?"], "Where does Ella live?"),
+        (["Wo wohnt sie?", "Wohin ist Anna gezogen?"], "Wohin ist Anna gezogen?"),
+        (["为什么\uff1f", "他住哪里\uff1f", "王芳搬到哪里了\uff1f"], "王芳搬到哪里了\uff1f"),
         (["ok", "Is it red?"], ""),
         ([*["ok"] * 5, ROOF], ""),
         ([], ""),
@@ -188,6 +193,11 @@ def found(memory: LongTermMemory, query: str) -> list[str]:
 def test_small_talk_around_a_question_does_not_lead_away_from_it(memory: LongTermMemory) -> None:
     assert found(memory, AROUND.format("Where is the red bike?"))[0] == "bike"
     assert found(memory, AROUND.format("The red bike, I mean."))[0] == "chat"
+
+
+@pytest.mark.parametrize("query", ["Where is the red bike?{}", "{}Where is the red bike?"])
+def test_a_question_is_read_on_either_side_of_a_long_text(memory: LongTermMemory, query: str) -> None:
+    assert found(memory, query.format("\nLorem ipsum.\n" * 2_000))[0] == "bike"
 
 
 def test_a_text_beside_a_question_counts_less_the_longer_it_is() -> None:
@@ -286,6 +296,36 @@ def test_a_question_refers_to_the_users_question_before_it(memory: LongTermMemor
     assert brain.recall(query, 1)[0].memory.message.id == "roof"
 
 
+@pytest.mark.parametrize(
+    ("asked", "goes_on", "told"),
+    [
+        ("¿Qué compró {}?", "¿En qué ciudad vive ella ahora?", "{} vive en la ciudad de {} ahora."),
+        ("Was hat {} gekauft?", "In welcher Stadt wohnt sie jetzt?", "{} wohnt in der Stadt {}."),
+        ("Qu'a acheté {} ?", "Dans quelle ville habite-t-elle ?", "{} habite dans la ville de {}."),
+        ("Что купила {}?", "Где она живёт, в каком городе?", "{} живёт в городе {}."),
+        ("{} ne bekliyor?", "Onun kardeşi hangi şehirde?", "{} ve kardeşi {} gibi bir şehirde."),
+        ("{}买了什么\uff1f", "她住在哪个城市\uff1f", "{}住的城市是{}。"),
+        ("{}さんは何を買った\uff1f", "彼女の町は\uff1f", "{}さんの町は{}です。"),
+        ("{}ซื้ออะไร", "แล้วเธออยู่เมืองไหน", "{}อยู่เมือง{}"),
+        ("{} 씨는 무엇을 샀어요?", "그녀는 지금 어느 도시에 살아요?", "{} 씨는 {} 도시에 살아요."),
+        ("ما هي مشتريات {}\u061f", "ما هو عنوان مدينتها الآن\u061f", "عنوان مدينة {} هو {}."),
+        ("{} ने क्या खरीदा?", "अब वह किस शहर में रहती है?", "{} {} शहर में रहती है।"),
+    ],
+)
+def test_a_question_goes_on_with_the_one_before_it_in_other_languages(asked: str, goes_on: str, told: str) -> None:
+    memory = LongTermMemory(MemoryStore(), open_index("memory:"), user="ada")
+    for n, (name, city) in enumerate([("Ana", "Roma"), ("Petra", "Oslo")]):
+        memory.add([Message(role="user", content=told.format(name, city), id=name, created_at=n)], session=name)
+    assert memory.search(goes_on, 1)[0].memory.message.id == "Petra"
+    before = [Message(role="user", content=asked.format("Ana"))]
+    assert memory.search(goes_on, 1, exclude=before)[0].memory.message.id == "Ana"
+
+
+def test_a_whole_question_without_spaces_needs_none_before_it() -> None:
+    assert separate_questions("王伟在公司做什么工作\uff1f", ROOF) == ["王伟在公司做什么工作\uff1f"]
+    assert separate_questions("为什么\uff1f", ROOF) == [f"{ROOF[:-1]}.\n为什么\uff1f"]
+
+
 def test_a_failing_embedder_is_counted_once_for_all_questions_of_a_message(tmp_path: Path) -> None:
     def embed(texts: list[str]) -> list[list[float]]:
         raise ModelError(f"no answer to {len(texts)} texts")
@@ -303,6 +343,38 @@ def test_what_was_recalled_into_a_conversation_is_no_question_before_it(memory: 
     memory.add([Message(role="user", content="A car costs ten thousand.", id="car")], session="car")
     recalled = Message(role="user", content="Do we need another roof?", metadata={RECALLED: True})
     assert memory.search("What would that cost?", 1, exclude=[recalled])[0].memory.message.id == "car"
+
+
+@pytest.mark.parametrize(
+    ("text", "embedded_before"),
+    [
+        (
+            "We had coffee, cake and a biscuit at the lake. Where is the red bike? Thanks a lot!",
+            "Where is the red bike? ",
+        ),
+        (f"{'We ate. ' * 1_000}Where is the red bike?", "Where is the red bike? "),
+        ("We had coffee. Where is the red bike?", ""),
+        ("I sold the red bike with the blue bell to Ben at the lake. Where is it?", ""),
+        ("Where is the red bike?", ""),
+    ],
+)
+def test_a_question_in_a_message_is_embedded_once_more_before_it(
+    tmp_path: Path, text: str, embedded_before: str
+) -> None:
+    embedded: list[str] = []
+
+    def embed(texts: list[str]) -> list[list[float]]:
+        embedded.extend(texts)
+        return by_letters(texts)
+
+    with contextlib.closing(LexicalIndex(tmp_path / "words.db")) as index:
+        vectors = open_vectors("memory:", Embedder(embed, name="letters", longest=100_000))
+        memory = LongTermMemory(MemoryStore(), index, vectors=vectors, user="ada")
+        memory.add([Message(role="user", content="The red bike is in the shed.")])
+        memory.flush()
+        embedded.clear()
+        memory.search(text, 1)
+    assert embedded == [embedded_before + text]
 
 
 TWO_QUESTIONS = "Where is the red bike? Who ate a biscuit?"

@@ -186,6 +186,16 @@ def test_news_is_not_what_is_known_to_the_letter_whatever_the_search_finds(any_s
     assert [message.text for message in again] == ["A tool's answer."]  # what was corrected is said once more
 
 
+def test_a_number_in_groups_that_is_wrapped_is_no_news(any_store: Store) -> None:
+    brain = remembering(any_store)
+    assert brain.long_term is not None
+    brain.long_term.add(said("Flight LH 1234 leaves on 2023-05-08 10:30."), session="z")
+    assert brain.find_news(said("flight LH\n1234 leaves on 2023-05-08  10:30")) == []
+    assert texts(brain.find_news(said("Flight LH\n1235 leaves on 2023-05-08 10:30."))) == [
+        "Flight LH\n1235 leaves on 2023-05-08 10:30."
+    ]
+
+
 def test_another_picture_and_another_call_are_news(any_store: Store) -> None:
     def shown(url: str, *texts: str) -> Message:
         said = [{"type": "text", "text": text} for text in texts]

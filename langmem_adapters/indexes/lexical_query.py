@@ -9,6 +9,7 @@ from langmem_adapters.language.analysis import Analyzer
 from langmem_adapters.language.foreign_stop_words import foreign_stop_words
 from langmem_adapters.language.query_dates import dated_part, possible_day_words, split_dates
 from langmem_adapters.language.questions import asked_part, split_framing
+from langmem_adapters.text import both_ends
 
 ASIDE_WEIGHT = 0.5
 """How much a word counts that is said beside a question: it may be small talk, or what the question is about."""
@@ -60,9 +61,7 @@ def query_terms(
 
 def truncate_query(query: str) -> str:
     """The query, or of a long one its beginning and its end; composed as documents are."""
-    if len(query) > 2 * _QUERY_END_CHARS:
-        query = f"{query[:_QUERY_END_CHARS]} {query[-_QUERY_END_CHARS:]}"
-    return composed(query)
+    return composed(both_ends(query, _QUERY_END_CHARS))
 
 
 def composed(text: str) -> str:

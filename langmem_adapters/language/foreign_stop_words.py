@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 
 from langmem_adapters.language.english import STOP_WORDS
+from langmem_adapters.language.lists import word_set
 
 # For each language: question words, verbs, and the rest.
 _LANGUAGES = (
@@ -37,6 +38,24 @@ _LANGUAGES = (
     wil de het een en of maar niet geen ik jij je hij zij ze we wij jullie mijn jouw haar ons onze hun in op aan van
     voor met naar uit bij door over om te dat die dit deze er ook nog al als dan""",
 )
+FOREIGN_REFERRING_WORDS = word_set("""
+    er sie ihn ihm ihr ihnen ihre ihren ihrem ihrer sein seine seinen seinem seiner dort dorthin daher damals davon
+    dafür damit il elle ils elles lui leur leurs son ses ça cela celui celle él ella ellos ellas eso ese esa allí allá
+    su sus lei loro quello quella suo sua suoi ele ela eles elas isso lá dele dela deles delas hij zij haar hun daar dat
+    он она оно они его ее её их ему ей им него нее неё них нему ней ним там туда оттуда
+    onu ona onun onlar onları onların onda ondan bunu bunun orada oraya oradan
+    그 그녀 그는 그가 그를 그의 그녀는 그녀가 그녀를 그녀의 그건 그것 거기 거기서 거기로 거기에
+    هناك ذلك تلك عنه عنها له لها فيه فيها به بها منه منها عنده عندها عليه عليها
+    वह वे उस उसे उसका उसकी उसके उसने उसको उससे उनका उनकी उनके उन्हें उन्होंने वहाँ वहां
+""")  # noqa: RUF001 - Cyrillic and Turkish letters
+"""Words of these languages, and of Russian, Turkish, Korean, Arabic and Hindi, that may refer to what was said before.
+
+Those that are often something else in another of them are left out: "es", "die", "o", or mean "is": "هي".
+"""
+FOREIGN_REFERRING_PATTERN = re.compile(
+    r"(?<!其)他|[她它]|彼|それ|そこ|その|(?<!ภู)เขา|เธอ|นั่น|[\u0620-\u064a]{3}(?:\u0647\u0627?|\u0647\u0645)\b"
+)
+"""Those of Chinese, Japanese and Thai, which put no spaces between words, and what Arabic joins to the end of one."""
 _WORD_PATTERN = re.compile(r"[^\W\d_]+")
 
 

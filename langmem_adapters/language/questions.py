@@ -11,6 +11,8 @@ from langmem_adapters.language.analysis import STOP_WORDS, words_of
 from langmem_adapters.language.foreign_stop_words import (
     FOREIGN_QUESTION_OPENING,
     FOREIGN_QUESTION_WORDS,
+    FOREIGN_REFERRING_PATTERN,
+    FOREIGN_REFERRING_WORDS,
     foreign_stop_words,
 )
 from langmem_adapters.language.lists import word_set
@@ -32,7 +34,8 @@ _ASKING = (
     r"|\b(?:diga-me|me diga|pode me dizer)\b|\b(?:weet je(?: nog)?|(?:kun|kan) je me (?:vertellen|zeggen))\b"
 )
 _FRAMING_PATTERN = re.compile(f"{_GREETINGS}|{_ASKING}", re.IGNORECASE)
-# A question without its mark has its verb before its subject ("where did he go"), or follows "tell me" or the like.
+# A question without its mark has its verb before its subject ("where did he go"), begins with "who" as a sentence, or
+# follows "tell me" or the like.
 # What tells has other clauses: "the man who sold it", "when I came", "I know what he did".
 _VERBS = "am|are|can|could|did|do|does|had|has|have|is|may|might|must|should|was|were|will|would"
 _NO_SUBJECT = r"(?!(?:a|an|and|he|her|his|i|it|its|my|our|she|that|the|their|they|this|to|we|you|your)\b)\w+"
@@ -41,7 +44,7 @@ _OPENING_PATTERN = re.compile(
     rf"(?:{_ASKING})\W+(?=(?:{'|'.join(_QUESTION_WORDS)})\b)"
     rf"|(?=\b(?:what|when|where|why|how|whom)(?:['\u2019]?s| (?:(?:again|else|exactly) )?(?:{_VERBS}|about))\b"
     rf"|\b(?:what|which|whose|how)(?: {_NO_SUBJECT}){{1,3}} (?:{_VERBS})\b"
-    rf"|\bhow many\b|\b(?:what|which) (?:kind|sort|type)s? of\b|\bwho (?:did|do|does)\b"
+    rf"|\bhow many\b|\b(?:what|which) (?:kind|sort|type)s? of\b|\bwho (?:did|do|does)\b|\A\s*(?-i:[Ww]ho)\b"
     rf"|\bdo you (?:still )?(?:know|recall|remember)\b|{FOREIGN_QUESTION_OPENING})",
     re.IGNORECASE,
 )
@@ -59,6 +62,9 @@ _SENTENCE_END_PATTERN = re.compile(
 _PASTED_PATTERN = re.compile(r"(^```[\s\S]*?(?:^```|\Z)|^>.*\n?)", re.MULTILINE)
 _MAX_QUESTIONS = 4  # that are searched for one by one
 _MIN_OWN_WORDS = 2  # of a question that needs no other to be understood
+_UNSPACED_PATTERN = re.compile("[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff]")  # Thai, Lao, kana and Han
+_UNSPACED_WORD_CHARS = 3  # where words have no spaces between them
+_MIN_SHARE_ASKED = 0.4  # of a text whose questions need no more weight
 _MAX_REMEMBERED_CHARS = 2_000  # of a text whose asked part is remembered
 _MAX_TEXTS, _MAX_SUBJECT_CHARS = 5, 500  # in which the subject of a conversation is looked for
 
@@ -87,6 +93,20 @@ def _asked_part(text: str) -> str:
     if not asked or asked == sentences:
         return text
     return " ".join(asked)
+
+
+def with_question_in_front(text: str) -> str:
+    """A text with its questions once more before it, if they are a small part and can be understood alone.
+
+    An embedder then gives them more weight, and does not cut them off behind a long text.
+
+    >>> with_question_in_front("We had coffee and cake, and met Ben at the lake. Where is my red bike? Thanks a lot!")
+    'Where is my red bike? We had coffee and cake, and met Ben at the lake. Where is my red bike? Thanks a lot!'
+    """
+    asked = asked_part(text).strip()
+    if _MIN_SHARE_ASKED * len(text) <= len(asked) or _own_words(asked)[0] < _MIN_OWN_WORDS:
+        return text
+    return f"{asked} {text}"
 
 
 def split_framing(text: str) -> tuple[str, str]:
@@ -187,9 +207,17 @@ def _asked_clauses(sentence: str) -> list[str]:
 
 def _own_words(question: str) -> tuple[int, bool]:
     """How many words say what a question is about, and whether it has any that may refer to what was said before."""
-    words = set(words_of(split_framing(question)[0]))
-    refers = not words.isdisjoint(_REFERRING_WORDS)
-    return len(words - STOP_WORDS - _REFERRING_WORDS - foreign_stop_words(question)), refers
+    text = split_framing(question)[0]
+    words, foreign_words = set(words_of(text)), foreign_stop_words(question)
+    is_english = text.isascii() and not foreign_words and not words.isdisjoint(STOP_WORDS)  # here "Ella" is a name
+    referring_words = words & (_REFERRING_WORDS if is_english else _REFERRING_WORDS | FOREIGN_REFERRING_WORDS)
+    refers = bool(referring_words) or FOREIGN_REFERRING_PATTERN.search(text) is not None
+    return sum(map(_word_count, words - STOP_WORDS - referring_words - foreign_words)), refers
+
+
+def _word_count(word: str) -> int:
+    """How many words are in what has no space: about so many, where nobody writes any."""
+    return len(word) // _UNSPACED_WORD_CHARS or 1 if _UNSPACED_PATTERN.search(word) else 1
 
 
 def _as_statement(sentence: str) -> str:

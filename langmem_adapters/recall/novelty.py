@@ -58,7 +58,8 @@ def _are_stored(messages: Sequence[Message], long_term: LongTermMemory) -> Flow[
 
 def _content_words(message: Message) -> tuple[str, ...]:
     """What a message says, as words; its text itself if it has none. Pictures and tool calls are included."""
-    words = tuple(analyze(message.text)) or (message.text.strip(),)
+    text = " ".join(message.text.split())  # "LH 1234" is one number only with one space
+    words = tuple(analyze(text)) or (text,)
     blocks = [] if isinstance(message.content, str) else [block for block in message.content if not is_text(block)]
     calls = [(call.name, call.args) for call in message.tool_calls]
     return (*words, fingerprint(blocks, calls))

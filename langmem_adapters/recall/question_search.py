@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from langmem_adapters.flow import Flow, step
 from langmem_adapters.language.query_dates import with_dates
+from langmem_adapters.language.questions import with_question_in_front
 from langmem_adapters.model import Hit
 from langmem_adapters.protocols import ConversationIndex, Evidence
 from langmem_adapters.recall.vectors import VectorQuery
@@ -49,7 +50,8 @@ class QuestionSearch:
         if self._text_to_embed is None:
             index = self._conversations
             query = self._query
-            self._text_to_embed = query if index is None else index.nameless(self._records.namespace, query)
+            nameless = query if index is None else index.nameless(self._records.namespace, query)
+            self._text_to_embed = with_question_in_front(nameless)
         return self._text_to_embed
 
     def forget_text_to_embed(self) -> None:
@@ -143,8 +145,9 @@ class QuestionSearch:
         word_scores = {hit.id: hit.score for hit in self._records.index.search(self._records.namespace, query, k)}
         if self._vectors is None:
             return [Ranked(id_, score, {"words": score}) for id_, score in word_scores.items()]
-        vector_scores = {hit.id: hit.score for hit in self._vectors.search(query, k)}
-        vector_scores |= self._vectors.score(query, [id_ for id_ in word_scores if id_ not in vector_scores])
+        text = self.text_to_embed()
+        vector_scores = {hit.id: hit.score for hit in self._vectors.search(text, k)}
+        vector_scores |= self._vectors.score(text, [id_ for id_ in word_scores if id_ not in vector_scores])
         ranked_memories = []
         for id_ in word_scores | vector_scores:
             meaning = max(0.0, 2 * vector_scores.get(id_, 0.0) - 1)
