@@ -28,7 +28,7 @@ from redis import Connection, ConnectionPool, Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from langmem_adapters import StoreUnavailable, cached
-from langmem_adapters.concurrency import background, forks
+from langmem_adapters.concurrency import background, forks, locks
 from langmem_adapters.concurrency.breaker import Breaker
 from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.embedding import Embedding
@@ -249,6 +249,28 @@ def test_j1_an_interrupt_leaves_an_index_in_memory_what_it_knows() -> None:
     other.start()
     other.join(20)
     assert not other.is_alive()
+    database.close()
+
+
+@_locks_are_let_go
+def test_j1_an_interrupt_leaves_an_index_in_memory_to_other_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(locks, "_LOST_SECONDS", 0.001)
+    database = Database(":memory:", schema=["CREATE TABLE t (x)"], name="t")
+    select: Callable[[], object] = lambda: database.fetch_all("SELECT x FROM t", ())  # noqa: E731 - with its type
+
+    def write() -> None:
+        with database.writing() as connection, connection:
+            connection.execute("INSERT INTO t VALUES (1)")
+
+    def look() -> None:
+        other = threading.Thread(target=write, daemon=True)
+        other.start()
+        other.join(20)
+        assert not other.is_alive()
+
+    write()
+    for call in (write, select):
+        assert cells(lambda: call, look) > 10  # noqa: B023 - called before the next
     database.close()
 
 
