@@ -442,6 +442,29 @@ def test_c8_an_interrupted_call_keeps_nobody_waiting(tmp_path: Path) -> None:
     store.close()
 
 
+def test_c8_a_lease_is_given_back_although_an_interrupt_came_as_it_was_given_back() -> None:
+    interrupts = [1]
+
+    class Interrupting(MemoryStore):
+        def write(self, *args: Any, **kwargs: Any) -> None:
+            if kwargs.get("delete") and interrupts:
+                interrupts.pop()
+                raise KeyboardInterrupt
+            super().write(*args, **kwargs)
+
+    store = Interrupting()
+
+    @cached(store=store, wait=30, should_store=lambda _: False)  # so that other processes find no result
+    def f() -> int:
+        return 1
+
+    with pytest.raises(KeyboardInterrupt):
+        f()
+    (leases,) = (namespace for namespace in store.namespaces() if namespace[-1] == "leases")
+    until(lambda: not store.get(leases).keys() - {"\0abandoned"})
+    assert not interrupts
+
+
 _CRASHES = """
 from langmem_adapters.stores.redis_client import make_link
 from langmem_adapters.stores.redis_packing import pack
