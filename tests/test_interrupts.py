@@ -31,8 +31,11 @@ from langmem_adapters import StoreUnavailable, cached
 from langmem_adapters.concurrency import background, forks, locks
 from langmem_adapters.concurrency.breaker import Breaker
 from langmem_adapters.concurrency.locks import ForkSafeLock
+from langmem_adapters.concurrency.outcomes import Outcome
 from langmem_adapters.embedding import Embedding
+from langmem_adapters.experience.single_flight.flights import Flights
 from langmem_adapters.files.database import Database
+from langmem_adapters.flow import run
 from langmem_adapters.indexes.vector import EmbedderSpec
 from langmem_adapters.indexes.vector_sqlite import SQLiteVectors
 from langmem_adapters.protocols import Store
@@ -440,6 +443,49 @@ def test_c8_an_interrupted_call_keeps_nobody_waiting(tmp_path: Path) -> None:
 
     assert cells(prepare, look) > 200
     store.close()
+
+
+@_locks_are_let_go
+def test_c8_an_interrupt_as_a_call_lands_keeps_nobody_waiting() -> None:
+    flight, follower = Flights().join("k")[0], threading.Thread()
+
+    def prepare() -> Callable[[], object]:
+        nonlocal flight, follower
+        flight = Flights().join("k")[0]
+        assert flight is not None
+        follower = threading.Thread(target=lambda one: run(one.wait(60)), args=(flight,), daemon=True)
+        follower.start()
+        return lambda one=flight: one.land(None)
+
+    def look() -> None:
+        assert flight is not None
+        flight.abandon()  # as who lets the call go does
+        collector = threading.Thread(target=flight.abandon, daemon=True)  # as any thread does with the garbage
+        collector.start()
+        for thread in (collector, follower):
+            thread.join(20)
+            assert not thread.is_alive()
+
+    assert cells(prepare, look) > 5
+
+
+@_locks_are_let_go
+def test_j1_an_interrupt_of_one_who_waits_for_a_summary_does_not_stop_the_one_who_makes_it() -> None:
+    outcome = Outcome[None]()
+
+    def prepare() -> Callable[[], object]:
+        nonlocal outcome
+        outcome = Outcome()
+        return lambda one=outcome: one.wait(0.001)
+
+    def look() -> None:
+        maker = threading.Thread(target=outcome.settle, args=(None,), daemon=True)
+        maker.start()
+        maker.join(20)
+        assert not maker.is_alive()
+        assert outcome.is_settled
+
+    assert cells(prepare, look) > 5
 
 
 def test_c8_a_lease_is_given_back_although_an_interrupt_came_as_it_was_given_back() -> None:

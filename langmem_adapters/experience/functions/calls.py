@@ -205,7 +205,7 @@ class Calls(Shared):
                 if not flight.has_lost_reader:
                     return  # that call takes too long
                 self._abandon(flight)  # one of those who wait makes it
-            elif (data := flight.outcome.result()) is not None:
+            elif (data := flight.outcome.result) is not None:
                 yield from self._serve_experience(call, Experience.from_bytes(data))
                 self.counts.add("shared", call.served)
                 return
@@ -309,7 +309,7 @@ class Calls(Shared):
         lease, flight.lease = flight.lease, None  # taken first, as a cancelled caller may do the same at this moment
         try:
             if lease is not None and not flight.is_forked_copy:
-                is_abandoned = flight.is_abandoned or not flight.outcome.done()  # the latter as the process exits
+                is_abandoned = flight.is_abandoned or not flight.outcome.is_settled  # the latter as the process exits
                 yield from self._leases().give_back(lease, is_abandoned=is_abandoned)
         except LangmemError as error:
             self._degrade(error)

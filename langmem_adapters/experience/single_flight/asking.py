@@ -269,7 +269,7 @@ class SingleFlightAnswers(Shared):
                 flight.read_on()
             else:
                 flight.hand_out(is_started=False)
-            others = (other for other in _open_streams.get() if other is not flight and not other.outcome.done())
+            others = (other for other in _open_streams.get() if other is not flight and not other.outcome.is_settled)
             _open_streams.set((*others, flight))
 
     @staticmethod
