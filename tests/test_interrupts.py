@@ -455,7 +455,7 @@ def test_c8_an_interrupt_as_a_call_lands_keeps_nobody_waiting() -> None:
         assert flight is not None
         follower = threading.Thread(target=lambda one: run(one.wait(60)), args=(flight,), daemon=True)
         follower.start()
-        return lambda one=flight: one.land(None)
+        return partial(flight.land, None)
 
     def look() -> None:
         assert flight is not None
@@ -476,7 +476,7 @@ def test_j1_an_interrupt_of_one_who_waits_for_a_summary_does_not_stop_the_one_wh
     def prepare() -> Callable[[], object]:
         nonlocal outcome
         outcome = Outcome()
-        return lambda one=outcome: one.wait(0.001)
+        return partial(outcome.wait, 0.001)
 
     def look() -> None:
         maker = threading.Thread(target=outcome.settle, args=(None,), daemon=True)
