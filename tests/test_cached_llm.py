@@ -1364,6 +1364,27 @@ async def test_c8_a_call_that_is_cancelled_before_its_answer_is_kept_leaves_nobo
     await asyncio.gather(*held)
 
 
+def test_an_interrupt_as_a_piece_is_recorded_ends_the_models_stream() -> None:
+    open_streams: list[str] = []
+
+    class Interrupting(ChatResponse):
+        def model_copy(self, **_: Any) -> Any:
+            raise KeyboardInterrupt
+
+    class Streaming(Scripted):
+        def stream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> Any:
+            open_streams.append("the connection")
+            try:
+                yield Interrupting(message=ChatMessage("Hel"), delta="Hel")
+            finally:
+                open_streams.clear()
+
+    with pytest.raises(KeyboardInterrupt) as interrupt:
+        list(cached(Streaming()).stream_chat(HI))
+    assert interrupt.tb is not None  # which a notebook keeps
+    assert open_streams == []
+
+
 def _shortly(before: float) -> None:
     """Not after what others may wait at the most, which is 60 seconds."""
     assert time.monotonic() - before < 20

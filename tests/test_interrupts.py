@@ -28,11 +28,14 @@ from redis import Connection, ConnectionPool, Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from langmem_adapters import StoreUnavailable, cached
-from langmem_adapters.concurrency import background, forks
+from langmem_adapters.concurrency import background, forks, locks
 from langmem_adapters.concurrency.breaker import Breaker
 from langmem_adapters.concurrency.locks import ForkSafeLock
+from langmem_adapters.concurrency.outcomes import Outcome
 from langmem_adapters.embedding import Embedding
+from langmem_adapters.experience.single_flight.flights import Flights
 from langmem_adapters.files.database import Database
+from langmem_adapters.flow import run
 from langmem_adapters.indexes.vector import EmbedderSpec
 from langmem_adapters.indexes.vector_sqlite import SQLiteVectors
 from langmem_adapters.protocols import Store
@@ -253,6 +256,28 @@ def test_j1_an_interrupt_leaves_an_index_in_memory_what_it_knows() -> None:
 
 
 @_locks_are_let_go
+def test_j1_an_interrupt_leaves_an_index_in_memory_to_other_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(locks, "_LOST_SECONDS", 0.001)
+    database = Database(":memory:", schema=["CREATE TABLE t (x)"], name="t")
+    select: Callable[[], object] = lambda: database.fetch_all("SELECT x FROM t", ())  # noqa: E731 - with its type
+
+    def write() -> None:
+        with database.writing() as connection, connection:
+            connection.execute("INSERT INTO t VALUES (1)")
+
+    def look() -> None:
+        other = threading.Thread(target=write, daemon=True)
+        other.start()
+        other.join(20)
+        assert not other.is_alive()
+
+    write()
+    for call in (write, select):
+        assert cells(lambda: call, look) > 10  # noqa: B023 - called before the next
+    database.close()
+
+
+@_locks_are_let_go
 def test_j1_an_interrupt_leaves_vectors_in_memory_to_their_ids() -> None:
     maker, ids = EmbedderSpec("turns", 2), [str(n) for n in range(12)]
     embeddings = {id_: Embedding(array("f", (math.cos(n / 2), math.sin(n / 2)))) for n, id_ in enumerate(ids)}
@@ -418,6 +443,72 @@ def test_c8_an_interrupted_call_keeps_nobody_waiting(tmp_path: Path) -> None:
 
     assert cells(prepare, look) > 200
     store.close()
+
+
+@_locks_are_let_go
+def test_c8_an_interrupt_as_a_call_lands_keeps_nobody_waiting() -> None:
+    flight, follower = Flights().join("k")[0], threading.Thread()
+
+    def prepare() -> Callable[[], object]:
+        nonlocal flight, follower
+        flight = Flights().join("k")[0]
+        assert flight is not None
+        follower = threading.Thread(target=lambda one: run(one.wait(60)), args=(flight,), daemon=True)
+        follower.start()
+        return partial(flight.land, None)
+
+    def look() -> None:
+        assert flight is not None
+        flight.abandon()  # as who lets the call go does
+        collector = threading.Thread(target=flight.abandon, daemon=True)  # as any thread does with the garbage
+        collector.start()
+        for thread in (collector, follower):
+            thread.join(20)
+            assert not thread.is_alive()
+
+    assert cells(prepare, look) > 5
+
+
+@_locks_are_let_go
+def test_j1_an_interrupt_of_one_who_waits_for_a_summary_does_not_stop_the_one_who_makes_it() -> None:
+    outcome = Outcome[None]()
+
+    def prepare() -> Callable[[], object]:
+        nonlocal outcome
+        outcome = Outcome()
+        return partial(outcome.wait, 0.001)
+
+    def look() -> None:
+        maker = threading.Thread(target=outcome.settle, args=(None,), daemon=True)
+        maker.start()
+        maker.join(20)
+        assert not maker.is_alive()
+        assert outcome.is_settled
+
+    assert cells(prepare, look) > 5
+
+
+def test_c8_a_lease_is_given_back_although_an_interrupt_came_as_it_was_given_back() -> None:
+    interrupts = [1]
+
+    class Interrupting(MemoryStore):
+        def write(self, *args: Any, **kwargs: Any) -> None:
+            if kwargs.get("delete") and interrupts:
+                interrupts.pop()
+                raise KeyboardInterrupt
+            super().write(*args, **kwargs)
+
+    store = Interrupting()
+
+    @cached(store=store, wait=30, should_store=lambda _: False)  # so that other processes find no result
+    def f() -> int:
+        return 1
+
+    with pytest.raises(KeyboardInterrupt):
+        f()
+    (leases,) = (namespace for namespace in store.namespaces() if namespace[-1] == "leases")
+    until(lambda: not store.get(leases).keys() - {"\0abandoned"})
+    assert not interrupts
 
 
 _CRASHES = """

@@ -31,17 +31,19 @@ from langchain_core.runnables.history import RunnableWithMessageHistory
 from langgraph.graph import StateGraph
 
 from langmem_adapters import BrainMemory, ConfigurationError, LongTermMemory, open_index, open_store
+from langmem_adapters.concurrency import workers
 from langmem_adapters.errors import StoreUnavailable
 from langmem_adapters.langchain import BrainChatMessageHistory, from_message, to_message
 from langmem_adapters.langchain import history as module
 from langmem_adapters.langchain.convert import to_stored_message
-from langmem_adapters.protocols import Store
+from langmem_adapters.protocols import Appended, Store
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.redis import RedisStore
 from langmem_adapters.stores.sqlite import SQLiteStore
 from langmem_adapters.tokens import message_tokens
 from tests.faults import Slow
 from tests.loops import ticking
+from tests.waiting import auntil
 
 EVERY_CLASS: list[BaseMessage] = [
     SystemMessage("You are kind.", id="s1"),
@@ -594,6 +596,31 @@ def test_a3_a_read_beside_a_write_does_not_stand_after_it(meanwhile: str, monkey
         return [message.text for message in ours.messages]
 
     assert RunnableLambda(step).invoke("") == ["new"]
+
+
+async def test_a3_a_step_reads_what_it_wrote_although_it_gave_up_waiting_for_that() -> None:
+    may_write, wrote = threading.Event(), threading.Event()
+
+    class Gated(MemoryStore):
+        def append(self, *args: Any, **kwargs: Any) -> Appended:
+            assert may_write.wait(30)
+            appended = super().append(*args, **kwargs)
+            wrote.set()
+            return appended
+
+    ours = history(Gated())
+
+    async def step(_: str) -> list[list[BaseMessage]]:
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(ours.aadd_messages([HumanMessage("late")]), 0.01)
+        before = await ours.aget_messages()
+        may_write.set()
+        assert await asyncio.to_thread(wrote.wait, 30)
+        await auntil(lambda: not workers._pool()._threads._unfinished)
+        return [before, await ours.aget_messages()]
+
+    before, after = await RunnableLambda(step).ainvoke("")
+    assert (before, [message.text for message in after]) == ([], ["late"])
 
 
 async def test_h3_another_run_and_who_is_in_none_reads_afresh(any_store: Store) -> None:

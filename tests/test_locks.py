@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from langmem_adapters.concurrency import forks
+from langmem_adapters.concurrency import forks, locks
+from langmem_adapters.concurrency.locks import RecoverableLock
 from langmem_adapters.stores.memory import MemoryStore
 
 
@@ -45,3 +46,29 @@ def test_j1_a_store_goes_on_after_an_interrupt_wherever_it_came(
     first.start()
     first.join(20)
     assert seen == ["interrupted", "b"]
+
+
+def test_j1_a_lock_whose_holder_was_kept_from_releasing_it_is_taken_once_its_thing_is_not_in_use(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(locks, "_LOST_SECONDS", 0.001)
+    answers = [False, True, True]
+    lock = RecoverableLock(answers.pop)
+    lost = threading.Thread(target=lock.acquire)
+    lost.start()
+    lost.join()
+    with lock:
+        assert not answers
+        other = threading.Thread(target=lock.release)  # who held it before
+        other.start()
+        other.join()
+        assert not try_acquire(lock._lock)
+    assert try_acquire(lock._lock)
+
+
+def try_acquire(lock: Any) -> bool:
+    acquired: list[bool] = []
+    thread = threading.Thread(target=lambda: acquired.append(lock.acquire(blocking=False)))
+    thread.start()
+    thread.join()
+    return acquired[0]

@@ -10,8 +10,10 @@ import contextlib
 import os
 import threading
 import weakref
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from typing import Any
+
+_LOST_SECONDS = 1.0  # after two such waits for one holder of a lock that is not in use, it counts as lost
 
 
 class ForkSafeLock:
@@ -51,6 +53,39 @@ class ForkSafeLock:
 
     def _process_lock(self) -> Any:
         return self._locks_by_pid.setdefault(os.getpid(), threading.RLock())  # several threads may make it at once
+
+
+class RecoverableLock:
+    """A reentrant lock around what ``is_in_use`` tells of: it is replaced if its holder was kept from releasing it.
+
+    For blocks whose ends are in Python, and that end their use of the thing itself in C.
+    """
+
+    def __init__(self, is_in_use: Callable[[], bool]) -> None:
+        self._lock = threading.RLock()
+        self._is_in_use = is_in_use
+        self._turns = 0  # how often it was acquired
+
+    def acquire(self) -> None:
+        """Wait until it is free, or lost."""
+        turns_before = -1
+        while not (lock := self._lock).acquire(timeout=_LOST_SECONDS):
+            if self._turns == turns_before and not self._is_in_use():
+                with _registry_lock.held():
+                    if self._lock is lock:  # else another thread has replaced it
+                        self._lock = threading.RLock()
+            turns_before = self._turns
+        self._turns += 1
+
+    def release(self) -> None:
+        """Release it fully. Does nothing on a thread that does not hold it any more."""
+        release_fully(self._lock)
+
+    def __enter__(self) -> None:
+        self.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
 
 
 def lock_of(key: Hashable) -> ForkSafeLock:

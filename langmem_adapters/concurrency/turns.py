@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import threading
 from collections import deque
 from collections.abc import Generator, Hashable
-from concurrent import futures
 from functools import partial
 from itertools import count
 
 from langmem_adapters.concurrency.forks import reset_in_child
+from langmem_adapters.concurrency.outcomes import Outcome
 from langmem_adapters.concurrency.workers import Flow, Step
 
 _MAX_TURN_SECONDS = 1.0  # after which the next one is let in, so that a slow change does not hold up fast ones
@@ -25,16 +24,16 @@ class _Lines:
 
     def reset_state(self) -> None:
         self._lock = threading.RLock()  # reentrant: garbage collection may close an abandoned flow while it is held
-        self._lines: dict[Hashable, deque[futures.Future[None]]] = {}
+        self._lines: dict[Hashable, deque[Outcome[None]]] = {}
 
-    def join(self, key: Hashable, ticket: futures.Future[None]) -> None:
+    def join(self, key: Hashable, ticket: Outcome[None]) -> None:
         with self._lock:
             line = self._lines.setdefault(key, deque())
             line.append(ticket)
             self._lines[key] = line  # again, as such a flow may have been the last in this line
             self._call_first(line)
 
-    def leave(self, key: Hashable, ticket: futures.Future[None]) -> None:
+    def leave(self, key: Hashable, ticket: Outcome[None]) -> None:
         with self._lock:
             line = self._lines.get(key, deque())
             with contextlib.suppress(ValueError):  # it has left, or stands in the line of a parent process
@@ -43,15 +42,15 @@ class _Lines:
             if not line:
                 self._lines.pop(key, None)
 
-    def first(self, key: Hashable) -> futures.Future[None] | None:
+    def first(self, key: Hashable) -> Outcome[None] | None:
         with self._lock:
             line = self._lines.get(key)  # a forked child has none of its parent's
             return line[0] if line else None
 
     @staticmethod
-    def _call_first(line: deque[futures.Future[None]]) -> None:
-        if line and not line[0].done():
-            line[0].set_result(None)
+    def _call_first(line: deque[Outcome[None]]) -> None:
+        if line and not line[0].is_settled:
+            line[0].settle(None)
 
 
 _lines = _Lines()
@@ -63,17 +62,17 @@ class Turn:
     def __init__(self, key: Hashable) -> None:
         self.attempts = count()  # of the change that it is for
         self._key = key
-        self._ticket: futures.Future[None] | None = None
+        self._ticket: Outcome[None] | None = None
 
     def take(self) -> Flow[None]:
         """Wait until it is this flow's turn. Later calls do nothing: a turn that took too long is over."""
         if self._ticket is not None:
             return
-        self._ticket = ticket = futures.Future[None]()
+        self._ticket = ticket = Outcome[None]()
         _lines.join(self._key, ticket)
-        while not ticket.done() and (first := _lines.first(self._key)):
-            yield Step(partial(futures.wait, [ticket], _MAX_TURN_SECONDS), partial(_await, ticket))
-            if not ticket.done():
+        while not ticket.is_settled and (first := _lines.first(self._key)):
+            yield Step(partial(ticket.wait, _MAX_TURN_SECONDS), partial(ticket.await_, _MAX_TURN_SECONDS))
+            if not ticket.is_settled:
                 _lines.leave(self._key, first)  # unless it has left
 
     def end(self) -> None:
@@ -93,7 +92,3 @@ def turn_for(key: Hashable) -> Generator[Turn]:
         yield turn
     finally:
         turn.end()
-
-
-async def _await(ticket: futures.Future[None]) -> None:
-    await asyncio.wait([asyncio.wrap_future(ticket)], timeout=_MAX_TURN_SECONDS)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from concurrent.futures import Future, InvalidStateError
-from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from langmem_adapters.completion import Completer, is_refusal
 from langmem_adapters.concurrency.counts import Counts
 from langmem_adapters.concurrency.forks import call_in_child
 from langmem_adapters.concurrency.locks import ForkSafeLock
+from langmem_adapters.concurrency.outcomes import Outcome
 from langmem_adapters.conversation.compaction import Compaction
 from langmem_adapters.conversation.session import Conversation
 from langmem_adapters.conversation.summary import Summarizer
@@ -28,6 +28,7 @@ _ASYNC_MODEL_ERROR = (
     "messages are summarised inline by a model that is a coroutine function: add them with an async method"
 )
 _log = logging.getLogger("langmem_adapters")
+_LOOK_SECONDS = 1.0  # between two looks whether a summary has ended
 CONTEXT_TOKENS = 2000  # tokens of history that a model is asked about; a longer history is summarised first
 
 
@@ -35,7 +36,7 @@ class _PendingSummary:
     """A summary in progress; ``has_grown``: whether its session has grown since it was last checked."""
 
     def __init__(self) -> None:
-        self.done: Future[None] = Future()
+        self.end = Outcome[None]()
         self.has_grown = True
 
 
@@ -133,8 +134,7 @@ class ModelTasks:
     def _end_summary(self, pending: _PendingSummary) -> None:
         with _lock.held():
             self._forget(pending)
-        with suppress(InvalidStateError):  # an interrupt has ended it already
-            pending.done.set_result(None)  # flush waits for this
+        pending.end.settle(None)  # flush waits for this
 
     def _forget(self, pending: _PendingSummary) -> None:
         if _pending.get(self._key) is pending:  # otherwise it has ended already, or is the parent's
@@ -143,8 +143,8 @@ class ModelTasks:
     def wait(self) -> Flow[None]:
         """Wait until this process's summary of the session is done."""
         pending = _pending.get(self._key)
-        if pending is not None:
-            yield Step(pending.done.result, lambda: asyncio.shield(asyncio.wrap_future(pending.done)))
+        while pending is not None and not pending.end.is_settled:
+            yield Step(partial(pending.end.wait, _LOOK_SECONDS), partial(pending.end.await_, _LOOK_SECONDS))
 
     def summarize(self, model: Any, max_tokens: int | None, keep: int, *, keep_language: bool) -> Flow[str]:
         """Summarise now."""

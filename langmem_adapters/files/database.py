@@ -6,7 +6,6 @@ import contextlib
 import os
 import random
 import sqlite3
-import threading
 import time
 import weakref
 from collections.abc import Sequence
@@ -16,7 +15,7 @@ from typing import Any
 
 from langmem_adapters.concurrency import forks
 from langmem_adapters.concurrency.breaker import Breaker
-from langmem_adapters.concurrency.locks import ForkSafeLock, release_fully
+from langmem_adapters.concurrency.locks import ForkSafeLock, RecoverableLock
 from langmem_adapters.errors import ConfigurationError, SerializationError, StoreError, StoreUnavailable
 from langmem_adapters.files.damage import removing_if_damaged
 from langmem_adapters.files.locations import Connection, FileLocation, check_version, close_all
@@ -83,8 +82,9 @@ class Database:
 
     def _reset_pool(self) -> None:
         self._pid = os.getpid()
-        self._memory_lock = threading.RLock()  # held by the user of an in-memory database's only connection
-        self._idle: list[Connection] = []
+        idle = self._idle = list[Connection]()
+        # Held by the user of an in-memory database's only connection.
+        self._memory_lock = RecoverableLock(lambda: any(connection.in_transaction for connection in idle))
         self._ready = False
         weakref.finalize(self, close_all, self._idle, self._pid)
 
@@ -217,7 +217,7 @@ class Database:
             connection = self._connect()
         except BaseException as error:
             if self.location.in_memory:
-                release_fully(self._memory_lock)
+                self._memory_lock.release()
             if isinstance(error, SQLITE_ERRORS):
                 raise self._to_store_error(error) from error
             raise
@@ -227,7 +227,7 @@ class Database:
 
     def _give_back(self, connection: Connection) -> None:
         if self.location.in_memory:
-            release_fully(self._memory_lock)
+            self._memory_lock.release()
         else:
             self._idle.append(connection)
         forks.end_work()

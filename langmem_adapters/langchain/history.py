@@ -174,9 +174,7 @@ class BrainChatMessageHistory(Shared, BaseChatMessageHistory):
 
     async def aadd_messages(self, messages: Sequence[BaseMessage]) -> None:
         """:meth:`add_messages`, without blocking the event loop."""
-        new = _without_recalled(messages)
-        with self._snapshots:
-            await arun(self._append(new))
+        await arun(self._convert_and_append(_without_recalled(messages)))
 
     def record_turn(self, question: Piece) -> Turn[Piece]:
         """Record a question with its answer, or with as much of it as there is when the turn is interrupted.
@@ -207,13 +205,11 @@ class BrainChatMessageHistory(Shared, BaseChatMessageHistory):
 
     def clear(self) -> None:
         """Forget the session, with its knowledge, summary and title."""
-        with self._snapshots:
-            self.brain.clear()
+        run(self._clear())
 
     async def aclear(self) -> None:
         """:meth:`clear`, without blocking the event loop."""
-        with self._snapshots:
-            await self.brain.aclear()
+        await arun(self._clear())
 
     def _read_messages(self) -> Flow[list[BaseMessage]]:
         """Read, and build the messages in the same thread, so that an event loop is not kept busy with it."""
@@ -226,17 +222,23 @@ class BrainChatMessageHistory(Shared, BaseChatMessageHistory):
         context = yield from self.brain._context(self._window, None)  # noqa: SLF001 - same
         return [*_summary_messages(context.summary), *map(from_message, context.messages)]
 
-    def _append(self, messages: Sequence[BaseMessage]) -> Flow[None]:
+    def _convert_and_append(self, messages: Sequence[BaseMessage]) -> Flow[None]:
         """Convert and append messages in the same thread, for the same reason."""
-        yield from append_messages(self.brain, _to_stored(messages), _warn)
+        yield from self._append(_to_stored(messages))
+
+    def _append(self, messages: Sequence[Message | MessageData]) -> Flow[None]:
+        with self._snapshots:  # inside of the flow, which ends later than whoever is cancelled as he awaits it
+            yield from append_messages(self.brain, messages, _warn)
+
+    def _clear(self) -> Flow[None]:
+        with self._snapshots:
+            yield from self.brain._flows.clear(None)  # noqa: SLF001 - a part of this flow
 
     def _write(self, messages: Sequence[Message | MessageData]) -> None:
-        with self._snapshots:
-            run(append_messages(self.brain, messages, _warn))
+        run(self._append(messages))
 
     async def _awrite(self, messages: Sequence[Message | MessageData]) -> None:
-        with self._snapshots:
-            await arun(append_messages(self.brain, messages, _warn))
+        await arun(self._append(messages))
 
     def __str__(self) -> str:
         """The messages as text, as LangChain has it; in an outage, the reason instead: printing raises nothing."""

@@ -81,8 +81,7 @@ class Calls(Shared):
 
     def begin(self, call: Invocation) -> Flow[Invocation]:
         """Serve a call, or prepare it to be made. Blocking callers are within :meth:`held`, for interrupts."""
-        pool = self.pool
-        reads = pool.reads
+        reads = (pool := self.pool).reads
         if self._rules.is_judging or not (reads or pool.writes):
             return call
         try:
@@ -206,7 +205,7 @@ class Calls(Shared):
                 if not flight.has_lost_reader:
                     return  # that call takes too long
                 self._abandon(flight)  # one of those who wait makes it
-            elif (data := flight.outcome.result()) is not None:
+            elif (data := flight.outcome.result) is not None:
                 yield from self._serve_experience(call, Experience.from_bytes(data))
                 self.counts.add("shared", call.served)
                 return
@@ -308,12 +307,15 @@ class Calls(Shared):
 
     def _give_back(self, flight: Flight) -> Flow[None]:
         lease, flight.lease = flight.lease, None  # taken first, as a cancelled caller may do the same at this moment
-        if lease is not None and not flight.is_forked_copy:
-            try:
-                is_abandoned = flight.is_abandoned or not flight.outcome.done()  # the latter as the process exits
+        try:
+            if lease is not None and not flight.is_forked_copy:
+                is_abandoned = flight.is_abandoned or not flight.outcome.is_settled  # the latter as the process exits
                 yield from self._leases().give_back(lease, is_abandoned=is_abandoned)
-            except LangmemError as error:
-                self._degrade(error)
+        except LangmemError as error:
+            self._degrade(error)
+        except BaseException:  # an interrupt: who lets the call go gives it back
+            flight.lease = lease
+            raise
 
     def led(self, call: Invocation) -> AbstractContextManager[None]:
         """Mark that the call is being made, so that the same call from inside it does not wait for it."""
@@ -337,10 +339,9 @@ class Calls(Shared):
         if flight.lease is not None:
             try:
                 submit(lambda: run(self._give_back(flight)), lane="leases")
-            except RecursionError:
-                pass  # tried again once the call is garbage, with more room on the stack
-            except RuntimeError:  # the interpreter is shutting down
-                flight.cut_off()
+            except RuntimeError as error:  # the interpreter is shutting down
+                if not isinstance(error, RecursionError):  # else tried again once the call is garbage, with more stack
+                    flight.cut_off()
 
     def score_later(self, call: Invocation, *, on_loop: bool = False) -> None:
         """Score a stored result in the background; with ``on_loop``, on this event loop if the scorer needs one."""

@@ -189,10 +189,13 @@ class SingleFlightAnswers(Shared):
         recording = self._recording()
         with self._calls.held(call):
             self._note_reader(call, threading.current_thread())
-            for piece in stream:
-                recording.take(piece)
-                with self._handing_out(call):
-                    yield piece
+            try:
+                for piece in stream:
+                    recording.take(piece)
+                    with self._handing_out(call):
+                        yield piece
+            finally:
+                del stream  # else an interrupt's traceback would keep it open, and its connection
             answer = recording.answer()
             storable = None if answer is None else self._storable(answer)
         if answer is None:
@@ -279,7 +282,7 @@ class SingleFlightAnswers(Shared):
                 flight.read_on()
             else:
                 flight.hand_out(is_started=False)
-            others = (other for other in _open_streams.get() if other is not flight and not other.outcome.done())
+            others = (other for other in _open_streams.get() if other is not flight and not other.outcome.is_settled)
             _open_streams.set((*others, flight))
 
     @staticmethod

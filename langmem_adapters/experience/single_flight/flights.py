@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import math
 import os
@@ -10,11 +9,11 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, InvalidStateError, wait
 from contextvars import ContextVar
 from functools import partial
 
 from langmem_adapters.concurrency.forks import reset_in_child
+from langmem_adapters.concurrency.outcomes import Outcome
 from langmem_adapters.errors import LangmemError
 from langmem_adapters.experience.shelf.invalidation import StartMark
 from langmem_adapters.experience.single_flight.leases import Lease, block_or_await
@@ -34,8 +33,7 @@ class Flight:
         self._flights = flights
         self.key = key
         self.start_mark = start_mark
-        self.outcome: Future[bytes | None] = Future()
-        self.outcome.set_running_or_notify_cancel()  # so that a cancelled follower cannot cancel it
+        self.outcome = Outcome[bytes | None]()
         self.is_abandoned: bool = False
         self.lease: Lease | None = None
         self._process_id = os.getpid()
@@ -45,12 +43,11 @@ class Flight:
     def land(self, data: bytes | None) -> None:
         """Give followers the result; None, if there is none to share: then each makes a call of its own at once."""
         self._flights.remove(self)
-        with contextlib.suppress(InvalidStateError):  # it has landed already
-            self.outcome.set_result(data)
+        self.outcome.settle(data)
 
     def abandon(self) -> None:
         """Abandon the call, so that one of the followers makes it. Does nothing after the call has landed."""
-        if not self.outcome.done():
+        if not self.outcome.is_settled:
             self.is_abandoned = True
             self.land(None)
 
@@ -98,20 +95,12 @@ class Flight:
         It returns at once if this caller may not block, and soon if the call is a stream that nobody reads on: its
         reader may be the caller that waits here, or a server whose client has left.
         """
-        waited, loop_futures = True, list[asyncio.Future[bytes | None]]()
-        while waited and seconds > 0 and not self.outcome.done() and not self.has_lost_reader:
+        waited = True
+        while waited and seconds > 0 and not self.outcome.is_settled and not self.has_lost_reader:
             pause = min(seconds, _POLL_SECONDS)
-            waited = yield from block_or_await(partial(self._block, pause), partial(self._await, pause, loop_futures))
+            waited = yield from block_or_await(partial(self.outcome.wait, pause), partial(self.outcome.await_, pause))
             seconds -= pause
-        return self.outcome.done()
-
-    def _block(self, seconds: float) -> None:
-        wait([self.outcome], seconds)
-
-    async def _await(self, seconds: float, loop_futures: list[asyncio.Future[bytes | None]]) -> None:
-        if not loop_futures:  # one for all moments, as each adds a callback
-            loop_futures.append(asyncio.wrap_future(self.outcome))
-        await asyncio.wait(loop_futures, timeout=seconds)
+        return self.outcome.is_settled
 
 
 class _LedCall:
