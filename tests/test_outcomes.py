@@ -10,8 +10,8 @@ async def test_who_waits_no_more_leaves_nothing_behind() -> None:
     outcome.wait(0)
     await outcome.await_(0)
     waiting = asyncio.ensure_future(outcome.await_(60))
-    while not outcome._wake_ups:
-        await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert outcome._wake_ups
     waiting.cancel()
     await asyncio.wait([waiting])
     assert waiting.cancelled()
