@@ -177,6 +177,14 @@ def test_in_memory_one_waits_for_the_other() -> None:
         assert seen.result(10) == ["a"]
 
 
+def test_j1_a_long_read_in_memory_is_a_use_that_others_wait_for() -> None:
+    database = Database(":memory:", schema=_SCHEMA, name="t")
+    with database.reading() as connection:
+        connection.create_function("is_in_use", 0, database._memory_lock._is_in_use)
+    assert database.fetch_all("SELECT is_in_use()", ()) == [(True,)]
+    assert not database._memory_lock._is_in_use()
+
+
 def test_who_opens_a_file_that_is_up_to_date_waits_for_no_writer(tmp_path: Path) -> None:
     first, second = (Database(tmp_path / "t.db", schema=_SCHEMA, name="t", timeout=0) for _ in range(2))
     assert rows(first) == []

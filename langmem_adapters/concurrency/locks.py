@@ -13,7 +13,7 @@ import weakref
 from collections.abc import Callable, Hashable, Iterator
 from typing import Any
 
-_LOST_SECONDS = 1.0  # after two such waits for one holder of a lock that is not in use, it counts as lost
+_LOST_SECONDS = 1.0  # between two looks; if both find a lock held by one holder, and not in use, it counts as lost
 
 
 class ForkSafeLock:
@@ -68,14 +68,19 @@ class RecoverableLock:
 
     def acquire(self) -> None:
         """Wait until it is free, or lost."""
-        turns_before = -1
-        while not (lock := self._lock).acquire(timeout=_LOST_SECONDS):
-            if self._turns == turns_before and not self._is_in_use():
-                with _registry_lock.held():
-                    if self._lock is lock:  # else another thread has replaced it
-                        self._lock = threading.RLock()
-            turns_before = self._turns
-        self._turns += 1
+        unused_turn = -1  # in which the latest look found it not in use: a turn that ends now is so for a moment, too
+        while True:
+            is_acquired = (lock := self._lock).acquire(timeout=_LOST_SECONDS)
+            with _registry_lock.held():  # so that nobody replaces what another begins to hold
+                if is_acquired and self._lock is lock:
+                    self._turns += 1
+                    return
+                turn = -1 if self._is_in_use() else self._turns
+                if self._lock is lock and turn == unused_turn != -1:
+                    self._lock = threading.RLock()
+                unused_turn = turn
+            if is_acquired:  # too late
+                lock.release()
 
     def release(self) -> None:
         """Release it fully. Does nothing on a thread that does not hold it any more."""

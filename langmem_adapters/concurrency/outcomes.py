@@ -67,7 +67,9 @@ class Outcome(Generic[T]):
                 loop.call_soon_threadsafe(woken.set_result, None)
 
         self._wake_ups.append(wake_up)
-        if not self._results:
-            await asyncio.wait([woken], timeout=seconds)
-        with suppress(ValueError):
-            self._wake_ups.remove(wake_up)
+        try:
+            if not self._results:
+                await asyncio.wait([woken], timeout=seconds)
+        finally:  # also if it is cancelled
+            with suppress(ValueError):
+                self._wake_ups.remove(wake_up)

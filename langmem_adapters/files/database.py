@@ -106,6 +106,9 @@ class Database:
 
     def fetch_all(self, select: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
         """Return the rows of one statement, which is a consistent read and needs no transaction around it."""
+        if self.location.in_memory:  # there a transaction tells other threads that the connection is in use
+            with self.reading() as connection, connection:
+                return connection.execute(select, values).fetchall()
         if self._breaker is None:
             return self._fetch_all(select, values)
         return self._breaker.guard(partial(self._fetch_all, select, values), may_close=False)
