@@ -83,8 +83,7 @@ class Database:
     def _reset_pool(self) -> None:
         self._pid = os.getpid()
         idle = self._idle = list[Connection]()
-        # Held by the user of an in-memory database's only connection.
-        self._memory_lock = RecoverableLock(lambda: any(connection.in_transaction for connection in idle))
+        self._memory_lock = RecoverableLock(lambda: any(one.in_transaction for one in idle))  # of the only connection
         self._ready = False
         weakref.finalize(self, close_all, self._idle, self._pid)
 
