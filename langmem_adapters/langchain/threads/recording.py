@@ -286,10 +286,17 @@ def to_session_messages(
 
 
 def failed_try_ids(messages: Sequence[Message], history: Sequence[Message], thread: Thread, task: str) -> list[str]:
-    """The ids of a task's earlier answers to the same messages that its thread does not have: those tries failed."""
+    """The ids of a task's earlier answers to the same messages that its thread does not have: those tries failed.
+
+    A task that began with another question is no earlier try: its nodes may say a constant message, under one id.
+    """
     thread_ids = {message.id for message in messages}
     answers = dropwhile(lambda message: message.id not in thread_ids, history)
-    return [m.id for m in answers if task and m.metadata.get(TASK_KEY) == task and thread.count_through(m.id) is None]
+    said = [message for message in answers if task and message.metadata.get(TASK_KEY) == task]
+    question = next((unspaced_text(message) for message in said if message.role == "user"), None)
+    if question is not None and question not in map(thread.text_of, messages):
+        return []
+    return [message.id for message in said if thread.count_through(message.id) is None]
 
 
 def replaced_positions(history: Sequence[Message], failed_ids: Sequence[str]) -> set[int]:
