@@ -108,6 +108,22 @@ def test_nor_is_it_shown_to_the_next_try(any_store: Store, *, saver: bool) -> No
     assert [texts(shown) for shown in chat.model.seen[2:]] == [asked, [*asked, "", "nothing in the shed"]] * 3
 
 
+def test_a_constant_message_is_no_try_of_a_task_that_began_with_another_question(any_store: Store) -> None:
+    """LangGraph gives such a message its id in place, so it comes under the same one in each turn."""
+    chat, again = Chat(any_store), HumanMessage("better")
+
+    def asks_again(state: MessagesState) -> MessagesState:
+        chat.agent.invoke(state)
+        found = chat.agent.invoke({"messages": [again]})
+        return {"messages": found["messages"][-1:]}
+
+    graph = chat.graph(asks_again, InMemorySaver())
+    for question in ("q1", "q2"):
+        graph.invoke(turn(question), **of("ada", "s"))
+    assert chat.shown == ["q1", "answer 1", "answer 2", "q2", "answer 3", "better"]
+    assert not chat.ours.brain("s", user="ada").messages()[-1].metadata.get("brain_replaces")
+
+
 @pytest.mark.parametrize("saver", [True, False])
 def test_nor_is_it_where_a_graph_of_several_nodes_is_tried_again(*, saver: bool) -> None:
     chat = Chat()

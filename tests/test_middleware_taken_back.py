@@ -15,6 +15,7 @@ from langmem_adapters.errors import StoreUnavailable
 from langmem_adapters.langchain import BrainMemoryMiddleware, thread_to_history
 from langmem_adapters.llamaindex import BrainChatStore, SyncBrainChatStore
 from langmem_adapters.protocols import Store
+from langmem_adapters.sealing import SealedStore
 from langmem_adapters.stores.memory import MemoryStore
 from tests.agents import Scripted, aask, ask, invalid, look, of, system, texts
 
@@ -102,14 +103,17 @@ def test_a_question_that_was_edited_is_shown_as_it_is_now(id_: str | None) -> No
     assert chat.shown[:-1] == chat.thread[:-2]
 
 
-def test_a_question_that_was_edited_in_the_midst_of_its_run_has_no_calls_of_that_run(any_store: Store) -> None:
+@pytest.mark.parametrize("redactor", [None, lambda text: text.replace("shed", "[place]")])
+def test_a_question_that_was_edited_in_the_midst_of_its_run_has_no_calls_of_that_run(
+    any_store: Store, redactor: Callable[[str], str] | None
+) -> None:
     def look_twice(messages: list[BaseMessage]) -> AIMessage:
         step = len(messages)
         if step < 5 and "shed" in messages[0].text:
             return AIMessage("", tool_calls=[{"name": "look", "args": {"place": f"shed {step}"}, "id": f"call {step}"}])
         return AIMessage("done")
 
-    chat = Chat(any_store)
+    chat = Chat(any_store if redactor is None else SealedStore(any_store, redactor=redactor))
     chat.model.answer = look_twice
     chat.ask("Is it in the shed?", "q")
     middle = chat.before("model", 5)

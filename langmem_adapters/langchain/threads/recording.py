@@ -16,7 +16,7 @@ from langmem_adapters.conversation.tombstones import DELETED, DEPARTED, have_bee
 from langmem_adapters.flow import Flow, step
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.langchain.threads.changed_questions import SENT_KEY, mark_changed_questions, sent_fingerprints
-from langmem_adapters.langchain.threads.exchanges import TextOf, is_dialogue
+from langmem_adapters.langchain.threads.exchanges import TextOf, id_key, is_dialogue
 from langmem_adapters.langchain.threads.overlap import (
     existing_count,
     existing_count_by_id,
@@ -62,8 +62,9 @@ def initial_state_update(brain: BrainMemory, thread: Thread, context: Context) -
         older_questions = [message for message in new if message.role == "user"][:-1]
         failed = [m for m in older_questions if m.id in (state.get(SENT_KEY) or {})]  # asked in runs that failed
         originals = [original for message in failed if (original := thread.original(message))]
-        recorded = {(message.id, message.text) for message in messages}  # meanwhile, if this goes back into a run
-        shown = [m for m in state.get(UNRECORDED_KEY) or [] if (m.id, m.text) not in recorded]
+        recorded = {id_key(message, unspaced_text(message)) for message in messages}  # if this goes back into a run
+        earlier = [(m, to_message_leniently(m)) for m in state.get(UNRECORDED_KEY) or []]
+        shown = [m for m, message in earlier if id_key(message, thread.text_of(message)) not in recorded]
         return update | {UNRECORDED_KEY: merge_run_messages(shown, originals)}
     skipped = yield from _skipped_messages(brain, thread, start, context)
     new_ids = {message.id for message in new}
@@ -285,10 +286,17 @@ def to_session_messages(
 
 
 def failed_try_ids(messages: Sequence[Message], history: Sequence[Message], thread: Thread, task: str) -> list[str]:
-    """The ids of a task's earlier answers to the same messages that its thread does not have: those tries failed."""
+    """The ids of a task's earlier answers to the same messages that its thread does not have: those tries failed.
+
+    A task that began with another question is no earlier try: its nodes may say a constant message, under one id.
+    """
     thread_ids = {message.id for message in messages}
     answers = dropwhile(lambda message: message.id not in thread_ids, history)
-    return [m.id for m in answers if task and m.metadata.get(TASK_KEY) == task and thread.count_through(m.id) is None]
+    said = [message for message in answers if task and message.metadata.get(TASK_KEY) == task]
+    question = next((unspaced_text(message) for message in said if message.role == "user"), None)
+    if question is not None and question not in map(thread.text_of, messages):
+        return []
+    return [message.id for message in said if thread.count_through(message.id) is None]
 
 
 def replaced_positions(history: Sequence[Message], failed_ids: Sequence[str]) -> set[int]:
