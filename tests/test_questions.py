@@ -124,6 +124,15 @@ ROOF = "What does a new roof cost?"
             [ROOF, *(f"{ROOF[:-1]}.\nAnd {place}?" for place in ("in Rome", "Oslo"))],
         ),
         (f"{ROOF} Do you know?", "", [f"{ROOF} Do you know?"]),
+        *[
+            (text, ROOF, [text])  # an English name, whatever it means elsewhere, and whatever else is written
+            for text in (
+                "Where does Ella\u2019s sister live?",
+                "Which r\u00e9sum\u00e9 did Ela send to Bosch?",
+                "Where is the Haar river \u2013 in Bavaria?",
+                "When is Dat's birthday party \U0001f389?",
+            )
+        ],
         (f"How are you? {ROOF}", "", [f"How are you.\n{ROOF}"]),
         (f"I sold it there. Why? {ROOF}", "", [f"I sold it there.\nWhy.\n{ROOF}"]),
         (f"I met somebody. Where is he? {ROOF}", "", ["I met somebody.\nWhere is he?", f"I met somebody.\n{ROOF}"]),
