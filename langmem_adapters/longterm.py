@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from langmem_adapters import validation, views
@@ -266,16 +267,11 @@ class LongTermMemory(Shared):
             return views.Listing([], views.memories, query=query)
         self._counts.add("searches")
         excluded_messages = validation.checked_list(exclude, "exclude is a list of messages", Message)
-        is_wanted = memory_filter(excluded_messages, session, where, distinct=for_reader)
-
-        def matching_memory(id_: str, data: bytes) -> Memory | None:
-            memory = self._reader.memory(id_, data)
-            return memory if memory is not None and is_wanted(memory) else None
-
+        new_filter = partial(memory_filter, self._reader, excluded_messages, session, where, distinct=for_reader)
         candidate_count = k if self._reranker is None or not for_reader else self._reranker.candidate_count(k)
         query = both_ends(query, _QUERY_END_CHARS)
         search = yield from self._start_search(queries_of(query, excluded_messages))
-        matches = yield from step(search.best, candidate_count, matching_memory, session, explain=explain)
+        matches = yield from step(search.best, candidate_count, new_filter, session, explain=explain)
         recalled = [Recalled(memory, match.score, match.signals if explain else {}) for match, memory in matches]
         if self._reranker is not None and for_reader:
             recalled = yield from self._reranker.rerank(query, recalled)

@@ -210,6 +210,45 @@ def test_what_was_said_before_many_calls_is_found_once_and_takes_no_place_of_oth
     assert found_call.memory.message == looked[2]
 
 
+def test_what_an_attempt_of_a_search_let_through_and_is_gone_hides_nothing_from_the_next(index: LexicalIndex) -> None:
+    text, ask = "Let me look up the price of the ticket.", "What is the price of the ticket?"
+
+    class Overtaken(MemoryStore):
+        after_scan: Callable[[], Any] | None = None
+
+        def scan(self, *args: Any, **bounds: Any) -> Page:
+            page = super().scan(*args, **bounds)
+            change, self.after_scan = self.after_scan, None
+            if change is not None:
+                change()
+            return page
+
+    def forget_first() -> None:
+        assert LongTermMemory(store, open_index("memory:"), user="ada").delete([first.memory.id]) == 1
+        index.clear(longterm_namespace(memory.scope))
+
+    store = Overtaken()
+    memory = LongTermMemory(store, index, user="ada")
+    calls = [ToolCall(id=f"call-{n}", name="price", args={"of": f"ticket {n}"}) for n in range(2)]
+    memory.add([Message(role="assistant", content=text, tool_calls=[call]) for call in calls])
+    (first,) = memory.search(ask)
+    store.after_scan = forget_first
+    (second,) = memory.search(ask)
+    assert store.after_scan is None
+    assert second.text == text
+    assert second.memory.id != first.memory.id
+
+
+def test_a_corrected_memory_hides_none_that_says_what_it_said(memory: LongTermMemory) -> None:
+    text = "The ticket costs ten euros."
+    call = ToolCall(id="call-1", name="price", args={})
+    memory.add([Message(role="assistant", content=text), Message(role="assistant", content=text, tool_calls=[call])])
+    corrected = next(kept for kept in memory.all() if not kept.message.tool_calls)
+    memory.update(corrected.id, "The ticket costs twelve euros, the ticket.")
+    found = memory.search("What does the ticket cost?")
+    assert sorted(texts(found)) == [text, "The ticket costs twelve euros, the ticket."]
+
+
 # --- what is kept
 
 

@@ -24,7 +24,7 @@ from langmem_adapters.indexes.lexical_query import query_terms
 from langmem_adapters.language.analysis import STOP_WORDS, analyze
 from langmem_adapters.language.features import query_features
 from langmem_adapters.language.query_dates import with_dates
-from langmem_adapters.language.questions import asked_part, separate_questions, subject_of
+from langmem_adapters.language.questions import asked_part, may_go_on, separate_questions, subject_of
 from langmem_adapters.protocols import Document
 from langmem_adapters.recall.memories import RECALLED
 from langmem_adapters.stores.memory import MemoryStore
@@ -124,6 +124,15 @@ ROOF = "What does a new roof cost?"
             [ROOF, *(f"{ROOF[:-1]}.\nAnd {place}?" for place in ("in Rome", "Oslo"))],
         ),
         (f"{ROOF} Do you know?", "", [f"{ROOF} Do you know?"]),
+        *[
+            (text, ROOF, [text])  # an English name, whatever it means elsewhere, and whatever else is written
+            for text in (
+                "Where does Ella\u2019s sister live?",
+                "Which r\u00e9sum\u00e9 did Ela send to Bosch?",
+                "Where is the Haar river \u2013 in Bavaria?",
+                "When is Dat's birthday party \U0001f389?",
+            )
+        ],
         (f"How are you? {ROOF}", "", [f"How are you.\n{ROOF}"]),
         (f"I sold it there. Why? {ROOF}", "", [f"I sold it there.\nWhy.\n{ROOF}"]),
         (f"I met somebody. Where is he? {ROOF}", "", ["I met somebody.\nWhere is he?", f"I met somebody.\n{ROOF}"]),
@@ -169,6 +178,24 @@ def test_the_questions_of_a_message_one_by_one(text: str, subject: str, separate
 )
 def test_what_a_conversation_is_about(latest_first: list[str], subject: str) -> None:
     assert subject_of(latest_first) == subject
+
+
+@pytest.mark.parametrize(
+    ("text", "goes_on"),
+    [
+        ("Wissen Sie noch, wo mein rotes Fahrrad steht?", False),
+        ("Könnten Sie mir bitte sagen, wo mein rotes Fahrrad steht?", False),
+        ("Was hat sie dem Arzt in Bonn gesagt?", True),
+        ("それでは、赤い自転車の鍵はどこですか", False),
+        ("その、赤い自転車の鍵はどこですか", False),
+        ("その赤い自転車の鍵はどこですか", True),
+        ("それは赤い自転車の鍵ですか", True),
+        ("اين مفتاح المدرسه الجديده؟", False),  # "the new school", as many write it
+        ("أين مفتاح سيارته الجديدة؟", True),
+    ],
+)
+def test_a_polite_you_and_what_one_says_first_refer_to_nothing(text: str, goes_on: bool) -> None:
+    assert may_go_on(text) == goes_on
 
 
 @pytest.fixture

@@ -53,7 +53,8 @@ FOREIGN_REFERRING_WORDS = word_set("""
 Those that are often something else in another of them are left out: "es", "die", "o", or mean "is": "هي".
 """
 FOREIGN_REFERRING_PATTERN = re.compile(
-    r"(?<!其)他|[她它]|彼|それ|そこ|その|(?<!ภู)เขา|เธอ|นั่น|[\u0620-\u064a]{3}(?:\u0647\u0627?|\u0647\u0645)\b"
+    r"(?<!其)他|[她它]|彼|それ(?!では|でも|から|とも|なら)|そこ|その(?![、,])|(?<!ภู)เขา|เธอ|นั่น|"
+    r"\b(?!\u0627\u0644)[\u0620-\u064a]{3,}(?:\u0647\u0627?|\u0647\u0645)\b"  # no word with the article
 )
 """Those of Chinese, Japanese and Thai, which put no spaces between words, and what Arabic joins to the end of one."""
 _WORD_PATTERN = re.compile(r"[^\W\d_]+")

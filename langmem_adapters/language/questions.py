@@ -28,7 +28,8 @@ _ASKING = (
     r"\b(?:can|could|will|would) you (?:please )?(?:remind|tell) me\b|\bdo you (?:still )?(?:know|recall|remember)\b"
     r"|(?:^|[.!?:,\n]) *(?:please )?(?:remind|tell) me\b|\b(?:remind|tell) me(?= (?:how|wh\w+)\b)|\blet me know\b"
     r"|\bi (?:am wondering|was wondering|wonder|want to know|would like to know)\b|\bi['\u2019]d like to know\b"
-    r"|\b(?:weißt du(?: noch)?|sag mir|(?:kannst|könntest) du mir (?:bitte )?sagen)\b"
+    r"|\b(?:(?:weißt du|wissen sie)(?: noch)?|sag(?:en sie)? mir)\b"
+    r"|\b(?:(?:kannst|könntest) du|(?:können|könnten) sie) mir (?:bitte )?sagen\b"
     r"|\b(?:dis-moi|tu te souviens|(?:peux|pourrais)-tu me (?:dire|rappeler))\b"
     r"|\b(?:dime|(?:puedes|podrías) (?:decirme|recordarme)|dimmi|(?:puoi|potresti) (?:dirmi|ricordarmi))\b"
     r"|\b(?:diga-me|me diga|pode me dizer)\b|\b(?:weet je(?: nog)?|(?:kun|kan) je me (?:vertellen|zeggen))\b"
@@ -209,7 +210,8 @@ def _own_words(question: str) -> tuple[int, bool]:
     """How many words say what a question is about, and whether it has any that may refer to what was said before."""
     text = split_framing(question)[0]
     words, foreign_words = set(words_of(text)), foreign_stop_words(question)
-    is_english = text.isascii() and not foreign_words and not words.isdisjoint(STOP_WORDS)  # here "Ella" is a name
+    min_count = 1 if text.isascii() else 2  # an English text too may have "café", a dash or an emoji
+    is_english = not foreign_words and len(words & STOP_WORDS) >= min_count  # here "Ella" is a name
     referring_words = words & (_REFERRING_WORDS if is_english else _REFERRING_WORDS | FOREIGN_REFERRING_WORDS)
     refers = bool(referring_words) or FOREIGN_REFERRING_PATTERN.search(text) is not None
     return sum(map(_word_count, words - STOP_WORDS - referring_words - foreign_words)), refers

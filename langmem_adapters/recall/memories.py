@@ -188,9 +188,14 @@ def fold_text(text: str) -> str:
 
 
 def memory_filter(
-    shown: Sequence[Message], session: str, where: Callable[[Memory], bool] | None, *, distinct: bool
-) -> Callable[[Memory], bool]:
-    """A function that tells whether a search may return a memory: one of the session ("": any) that passes ``where``.
+    reader: MemoryReader,
+    shown: Sequence[Message],
+    session: str,
+    where: Callable[[Memory], bool] | None,
+    *,
+    distinct: bool,
+) -> Callable[[str, bytes], Memory | None]:
+    """A function that reads a stored memory if a search may return it: of the session ("": any), and fitting ``where``.
 
     What it says is in none of the ``shown`` messages and, if ``distinct``, in no memory that was let through. An agent
     may say the same before each call of a tool: these are several memories, as the calls differ.
@@ -206,14 +211,18 @@ def memory_filter(
             return False
         if not (where is None or plain_answer("where", where(memory))):
             return False
-        if not distinct:
+        if not distinct or memory.corrected:  # a corrected memory keeps the id of what it said before
             return True
         content_id = memory.id
         if message.tool_calls or message.tool_call_id:
             content_id = memory_id(message.model_copy(update={"tool_calls": [], "tool_call_id": None}))
         return first_ids.setdefault(content_id, memory.id) == memory.id
 
-    return is_wanted
+    def matching_memory(id_: str, data: bytes) -> Memory | None:
+        memory = reader.memory(id_, data)
+        return memory if memory is not None and is_wanted(memory) else None
+
+    return matching_memory
 
 
 def _fold_word(word: str, position: int) -> str:

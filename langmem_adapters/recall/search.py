@@ -77,10 +77,11 @@ class Search:
         return self._followed_to
 
     def best(
-        self, k: int, accept: Callable[[str, bytes], V | None], thread: str, *, explain: bool
+        self, k: int, new_filter: Callable[[], Callable[[str, bytes], V | None]], thread: str, *, explain: bool
     ) -> list[tuple[Ranked, V]]:
-        """The ``k`` best records that ``accept`` returns something for, filtered by a FilteredReader, best first.
+        """The ``k`` best records that a filter returns something for, filtered by a FilteredReader, best first.
 
+        Each attempt has a filter of its own: what one has let through may be gone in the next.
         ``thread`` names the one in which all accepted ones were said, if it is known. ``explain`` as in
         :func:`~langmem_adapters.signals.ranked`. If too few of the first hits are accepted, the best accepted are
         looked for, by words and by meaning. They are weighed together with the candidates that an unfiltered search
@@ -90,7 +91,7 @@ class Search:
         records = self._records
 
         def search(get: Callable[[Sequence[str]], dict[str, bytes]]) -> Flow[list[tuple[Ranked, V]]]:
-            reader = FilteredReader(get, accept)
+            reader = FilteredReader(get, new_filter())
             results: list[list[tuple[Ranked, V]]] = []
             for question in self._searches:
                 results += [(yield from question.best(k, reader, thread, explain=explain))]
