@@ -29,8 +29,8 @@ class Visits:
             if stay:
                 yield from step(stay.wait)
             self.present -= 1
-            self.count += 1
-        return self.count
+            self.count = count = self.count + 1
+        return count
 
 
 def waiting(key: str) -> int:
