@@ -836,6 +836,10 @@ class Missing(enum.Enum):
     ABSENT = object()
     UNKNOWN = object()  # noqa: PIE796 - another one
 
+    def __deepcopy__(self, _: object) -> Missing:
+        """Python 3.10 would look for a member with a copy of the value."""
+        return self
+
 
 class Switch(enum.IntFlag):
     ON = 1
