@@ -14,6 +14,9 @@ SQLiteError: TypeAlias = "sqlite3.Error | UnicodeDecodeError"
 SQLITE_ERRORS = (sqlite3.Error, UnicodeDecodeError)
 """The latter comes from Python, in place of an error whose message quotes a damaged name."""
 
+_UNREAD_MESSAGE = "malformed database schema"
+"""Python 3.10 leaves such a message out."""
+
 _NEEDED_DESCRIPTORS = 4  # that SQLite opens at once: the file, its -wal, its -shm, and one to spare
 _DAMAGE_SIGNS = (
     *("malformed", "not a database", "unsupported file format"),
@@ -36,7 +39,7 @@ _EXPLANATIONS = (
 def sqlite_message(error: BaseException | None) -> str:
     """What SQLite says, in one line, whatever it quotes; of a damaged value, it quotes all of it."""
     text = error.object.decode("utf-8", "replace") if isinstance(error, UnicodeDecodeError) else str(error)
-    text = text.partition(" with text ")[0]
+    text = text.partition(" with text ")[0] or _UNREAD_MESSAGE
     return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
 
 
