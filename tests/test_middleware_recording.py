@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -57,6 +57,15 @@ def memory(store: Store | None = None, **options: Any) -> BrainMemoryMiddleware:
 
 def stored(ours: BrainMemoryMiddleware) -> list[Message]:
     return ours.brain("s", user="ada").messages()
+
+
+def thread_after(agent: Any, questions: Sequence[str], *, is_saved: bool) -> list[BaseMessage]:
+    """The thread when an agent has been asked these, one after the other; if it is not saved, the client sends all."""
+    thread: list[BaseMessage] = []
+    for question in questions:
+        turn = {"messages": [*([] if is_saved else thread), HumanMessage(question)]}
+        thread = agent.invoke(turn, **of("ada", "s"))["messages"]
+    return thread
 
 
 # --- what cannot be stored ----------------------------------------------------------------------------------
@@ -597,11 +606,8 @@ def test_what_others_abridge_for_the_model_is_shown_once(any_store: Store, long:
     ours, model = memory(any_store), Scripted(answer=lambda messages: AIMessage(f"ok {len(messages)}"))
     both: Any = [abridges, ours]
     agent: Any = create_agent(model, middleware=both, checkpointer=InMemorySaver() if saver else None)
-    thread: list[Any] = []
     questions = ["word " * 99 if n == long else f"question {n}" for n in range(4)]
-    for question in questions:
-        turn = {"messages": [*([] if saver else thread), HumanMessage(question)]}
-        thread = agent.invoke(turn, **of("ada", "s"))["messages"]
+    thread = thread_after(agent, questions, is_saved=saver)
     said = texts(thread)
     assert texts(stored(ours)) == said
     assert texts(model.seen[-1]) == ["long, in a file" if len(text) > 99 else text for text in said[:-1]]
@@ -620,10 +626,7 @@ def test_what_others_add_to_a_call_alone_is_shown_and_was_said_by_nobody(
     ours, model = memory(), Scripted(answer=six_calls())
     both: Any = [ours, adds] if first else [adds, ours]
     agent: Any = create_agent(model, [look], middleware=both, checkpointer=InMemorySaver() if saver else None)
-    thread: list[Any] = []
-    for n in range(2):
-        turn = {"messages": [*([] if saver else thread), HumanMessage(f"question {n}")]}
-        thread = agent.invoke(turn, **of("ada", "s"))["messages"]
+    thread = thread_after(agent, ["question 0", "question 1"], is_saved=saver)
     assert texts(stored(ours)) == texts(thread)
     assert texts(model.seen[-1]) == [*texts(thread)[:-1], "a page"]
 
@@ -642,10 +645,7 @@ def test_what_others_put_in_front_of_a_call_is_shown_each_time(any_store: Store,
     ours, model = memory(any_store), Scripted(answer=six_calls())
     both: Any = [puts_in_front, ours]
     agent: Any = create_agent(model, [look], middleware=both, checkpointer=InMemorySaver() if saver else None)
-    thread: list[Any] = []
-    for n in range(2):
-        turn = {"messages": [*([] if saver else thread), HumanMessage(f"question {n}")]}
-        thread = agent.invoke(turn, **of("ada", "s"))["messages"]
+    thread = thread_after(agent, ["question 0", "question 1"], is_saved=saver)
     assert texts(stored(ours)) == texts(thread)
     assert [texts(shown)[:2] for shown in model.seen] == [front] * len(model.seen)
     assert not any(set(front) & set(texts(shown)[2:]) for shown in model.seen)
@@ -659,10 +659,7 @@ def test_b1_what_langchain_answers_to_a_call_that_it_cannot_read_stands_behind_t
     answers = iter([AIMessage("hm", invalid_tool_calls=[bad]), AIMessage("well"), AIMessage("yes")])
     ours, model = memory(any_store), Scripted(answer=lambda _: next(answers))
     agent: Any = create_agent(model, [look], middleware=[ours], checkpointer=InMemorySaver() if saver else None)
-    thread: list[Any] = []
-    for n in range(3):
-        turn = {"messages": [*([] if saver else thread), HumanMessage(f"question {n}")]}
-        thread = agent.invoke(turn, **of("ada", "s"))["messages"]
+    thread = thread_after(agent, [f"question {n}" for n in range(3)], is_saved=saver)
     assert texts(stored(ours)) == texts(thread)
     assert texts(model.seen[-1]) == texts(thread)[:-1]
 

@@ -309,8 +309,7 @@ class Calls(Shared):
         lease, flight.lease = flight.lease, None  # taken first, as a cancelled caller may do the same at this moment
         try:
             if lease is not None and not flight.is_forked_copy:
-                is_abandoned = flight.is_abandoned or not flight.outcome.is_settled  # the latter as the process exits
-                yield from self._leases().give_back(lease, is_abandoned=is_abandoned)
+                yield from self._leases().give_back(lease, is_abandoned=flight.has_no_outcome)
         except LangmemError as error:
             self._degrade(error)
         except BaseException:  # an interrupt: who lets the call go gives it back
@@ -339,9 +338,10 @@ class Calls(Shared):
         if flight.lease is not None:
             try:
                 submit(lambda: run(self._give_back(flight)), lane="leases")
-            except RuntimeError as error:  # the interpreter is shutting down
-                if not isinstance(error, RecursionError):  # else tried again once the call is garbage, with more stack
-                    flight.cut_off()
+            except RecursionError:
+                pass  # tried again once the call is garbage, with more room on the stack
+            except RuntimeError:  # the interpreter is shutting down
+                flight.cut_off()
 
     def score_later(self, call: Invocation, *, on_loop: bool = False) -> None:
         """Score a stored result in the background; with ``on_loop``, on this event loop if the scorer needs one."""

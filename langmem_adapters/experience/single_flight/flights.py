@@ -79,6 +79,11 @@ class Flight:
         self.read_deadline = math.inf
 
     @property
+    def has_no_outcome(self) -> bool:
+        """Whether the call came to no end: it was abandoned, or the process exits in its midst."""
+        return self.is_abandoned or not self.outcome.is_settled
+
+    @property
     def is_forked_copy(self) -> bool:
         """Whether this process is a forked child, and the call is its parent's."""
         return os.getpid() != self._process_id

@@ -30,6 +30,8 @@ def courtesies(left: Reading, right: Reading, _: Alignment) -> str:
 
 def links(left: Reading, right: Reading, _: Alignment) -> str:
     """The word "and" must not replace "or", nor may one text only add words with either: "and why", "or without"."""
+    if _LINKS.isdisjoint(left.vocabulary | right.vocabulary):
+        return ""
     one, other = (Counter(word for word in reading.words if word not in ARTICLES) for reading in (left, right))
     left_only, right_only = one - other, other - one
     left_links, right_links = _LINKS & left_only.keys(), _LINKS & right_only.keys()
