@@ -194,6 +194,26 @@ def test_who_opens_a_file_that_is_up_to_date_waits_for_no_writer(tmp_path: Path)
     second.close()
 
 
+def test_the_tables_of_a_file_are_made_by_one_thread_at_a_time(tmp_path: Path) -> None:
+    """SQLite retries so seldom that of a hundred first calls at once some would give up."""
+    begun = list[int]()
+    all_begin = threading.Barrier(8)
+
+    class Watched(Database):
+        def _prepare(self, connection: Connection) -> None:
+            begun.append(len(begun))
+            time.sleep(0.02)  # in which others would begin, too
+            super()._prepare(connection)
+            assert begun.pop() == 0
+
+    def first_call(_: int) -> list[str]:
+        all_begin.wait()
+        return rows(Watched(tmp_path / "t.db", schema=_SCHEMA, name="t", fails_fast=True))
+
+    with ThreadPoolExecutor(8) as threads:
+        assert list(threads.map(first_call, range(8))) == [[]] * 8
+
+
 def test_as_many_connections_as_are_busy_at_once(tmp_path: Path) -> None:
     database = Database(tmp_path / "t.db", schema=_SCHEMA, name="t")
     with database.reading() as one:

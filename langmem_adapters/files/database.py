@@ -15,7 +15,7 @@ from typing import Any
 
 from langmem_adapters.concurrency import forks
 from langmem_adapters.concurrency.breaker import Breaker
-from langmem_adapters.concurrency.locks import ForkSafeLock, RecoverableLock
+from langmem_adapters.concurrency.locks import ForkSafeLock, RecoverableLock, lock_of
 from langmem_adapters.errors import ConfigurationError, SerializationError, StoreError, StoreUnavailable
 from langmem_adapters.files.damage import removing_if_damaged
 from langmem_adapters.files.locations import Connection, FileLocation, check_version, close_all
@@ -238,10 +238,10 @@ class Database:
         connection = self.location.connect(self._timeout, _close_idle)
         try:
             if self.location.in_memory or not self._ready:
-                self._prepare(connection)
+                with lock_of(("tables", self.location.path)).try_hold(self._timeout):  # SQLite lets many starve
+                    self._prepare(connection)
             connection.execute(f"PRAGMA synchronous={self._synchronous}")
-            if self._synchronous == "full":
-                connection.execute("PRAGMA fullfsync=1")  # otherwise macOS leaves data in the disk's cache
+            connection.execute(f"PRAGMA fullfsync={self._synchronous == 'full':d}")  # macOS has a cache in the disk
             connection.execute(f"PRAGMA journal_size_limit={_WAL_LIMIT_BYTES}")
             if self._breaker is not None:
                 connection.execute("PRAGMA busy_timeout=1")  # from here on, _begin does the waiting
