@@ -1127,7 +1127,10 @@ def test_c2_what_another_method_of_a_model_sets_is_a_setting() -> None:
 
 
 @pytest.mark.parametrize("way", ["ainvoke", "astream"])
-async def test_a5_a_long_conversation_is_read_beside_the_loop(monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+@pytest.mark.parametrize("kind", ["many", "picture"])
+async def test_a5_what_takes_a_while_to_read_is_read_beside_the_loop(
+    monkeypatch: pytest.MonkeyPatch, kind: str, way: str
+) -> None:
     """And belongs to the tenant of its task, whoever that is."""
     threads: list[int] = []
 
@@ -1141,7 +1144,10 @@ async def test_a5_a_long_conversation_is_read_beside_the_loop(monkeypatch: pytes
     cache = ExperienceCache(store=MemoryStore(), tenant=lambda: asyncio.current_task() and tenant.get())
     model = CachedChatModel(inner, cache)
     work = model.ainvoke if way == "ainvoke" else lambda question: astreamed(model, question)
-    long = [HumanMessage(f"My bike is in shed {n}.") for n in range(1000)]
+    question: Any = {"type": "text", "text": "What is it?"}
+    image = {"type": "image", "base64": "aGk=", "mime_type": "image/png"}
+    many = [HumanMessage(f"My bike is in shed {n}.") for n in range(1000)]
+    long = many if kind == "many" else [HumanMessage(["Look:", question, image])]
     await work(long)
     assert (model.stats()["bypassed"], threads) == (1, [])  # there is no tenant
     for name in ("acme", "globex", "acme"):
@@ -1153,6 +1159,8 @@ async def test_a5_a_long_conversation_is_read_beside_the_loop(monkeypatch: pytes
     unkeyed: Any = model.bind(what=object())
     await (unkeyed.ainvoke(long) if way == "ainvoke" else astreamed(unkeyed, long))
     assert model.stats()["unkeyed"] == 1
+    await work([HumanMessage([question])])
+    assert threads[-1] == threading.get_ident()  # a hop would take longer
 
 
 async def test_a5_a_hit_that_is_long_lets_others_run() -> None:

@@ -28,11 +28,9 @@ from langmem_adapters.langchain.caching.classes import with_class_fields
 from langmem_adapters.langchain.caching.examples import with_examples
 from langmem_adapters.langchain.caching.model_description import refresh_description, tracked_call, with_omitted_parts
 from langmem_adapters.langchain.caching.rebinding import FieldsOfTheModel, fields_of, implements, replace_models
-from langmem_adapters.langchain.caching.request import check_self_contained, request_key
+from langmem_adapters.langchain.caching.request import check_self_contained, request_key, takes_a_while
 from langmem_adapters.sharing import independent_copy
 from langmem_adapters.stores import has_no_password, pickling_error
-
-_MANY_MESSAGES = 100  # LangChain takes some 3 ms to write them down, and a hop to a worker thread 0.1 ms
 
 
 class CachedChatModel(CachedModel, BaseChatModel):
@@ -202,7 +200,7 @@ class CachedChatModel(CachedModel, BaseChatModel):
 
     async def _arequest(self, messages: list[BaseMessage], *call: Any) -> Request | None:
         """:meth:`_request`; if it takes a while to read the messages, they are read on a worker thread."""
-        if len(messages) < _MANY_MESSAGES or self._tenants.current() is None:
+        if not takes_a_while(messages) or self._tenants.current() is None:
             return self._request(messages, *call)
         return await arun(step(self._read_request, messages, *call))
 

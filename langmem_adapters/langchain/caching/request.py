@@ -7,9 +7,11 @@ import functools
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from operator import itemgetter
 from typing import Any
+
+from langchain_core.messages import BaseMessage
 
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.keys import fingerprint, to_bytes
@@ -44,6 +46,8 @@ CALL_SETTINGS = frozenset(
 # What belongs to an earlier answer, or to a tool's, and is not sent to the model again.
 _ANSWER_METADATA = frozenset({"artifact", "id", "response_metadata", "type", "usage_metadata"})
 _ANSWER_METADATA |= {"chunk_position", "tool_call_chunks"}  # of an answer that was joined from its chunks
+_MANY_MESSAGES = 100  # LangChain takes some 3 ms to write them down, and a hop to a worker thread 0.1 ms
+_SMALL_BLOCKS = frozenset({"reasoning", "text", "thinking", "tool_call", "tool_use"})
 _EMPTY_VALUES: tuple[Any, ...] = (None, "", [], {})
 _CALL_KEYS = ("name", "args", "id")  # what a call of a tool consists of
 _call_fields = itemgetter(*_CALL_KEYS)
@@ -63,6 +67,13 @@ _QUOTED_PATTERN = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""")
 _PARTIAL_PATTERN = re.compile(r" at 0x[0-9a-fA-F]+|\.\.\.")
 # Addresses of Python's own functions in a process: ChatGoogleGenerativeAI takes enums apart, down to these.
 _ADDRESS_PATTERN = re.compile(r"(<function Enum\.\w+|<built-in method __new__ of type object) at 0x[0-9a-fA-F]+>")
+
+
+def takes_a_while(messages: Sequence[BaseMessage]) -> bool:
+    """Whether an event loop should not make the key: of many messages, or of a medium, which may be large."""
+    contents = (message.content for message in messages if not isinstance(message.content, str))
+    blocks = (block for content in contents for block in content if not isinstance(block, str))
+    return len(messages) >= _MANY_MESSAGES or any(block.get("type") not in _SMALL_BLOCKS for block in blocks)
 
 
 def request_key(prompt: str, llm_string: str) -> str:
