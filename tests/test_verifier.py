@@ -151,8 +151,8 @@ def test_d1_of_the_paraphrases_most_pass() -> None:
 
 
 # Sets that are not of the guards' making, with the cosines of all-MiniLM-L6-v2; a pair counts as served where it is in
-# either direction. They stand in the order of the table in docs/semantic-cache.md, which says by whom they are, and how
-# many were served before the rules that came of them.
+# either direction. They stand in the order of the table in tests/semantic/README.md, which says by whom they are, and
+# how many were served before the rules that came of them; docs/semantic-cache.md has the sums.
 @pytest.mark.parametrize(
     ("name", "pairs_in_it", "published"),
     [
