@@ -696,7 +696,8 @@ async def test_what_was_stored_though_its_answer_was_lost_is_stored_once() -> No
     ]
 
 
-async def test_a5_pictures_in_the_window_are_read_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("method", ["aget", "aput"])
+async def test_a5_pictures_are_read_beside_the_loop(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     threads: list[int] = []
 
     def noting(message: ChatMessage) -> Message:
@@ -704,9 +705,23 @@ async def test_a5_pictures_in_the_window_are_read_beside_the_loop(monkeypatch: p
         return to_storable_message(message)
 
     monkeypatch.setattr(module, "to_storable_message", noting)
-    await LongTermMemoryBlock(long_term(MemoryStore())).aget([ChatMessage(blocks=[ImageBlock(image=b"picture")])])
+    block = LongTermMemoryBlock(long_term(MemoryStore()))
+    await getattr(block, method)([ChatMessage(blocks=[ImageBlock(image=b"picture")])])
     assert len(threads) == 1
     assert threading.get_ident() not in threads
+
+
+async def test_what_is_cancelled_while_it_is_read_waits_and_is_stored_with_the_next() -> None:
+    kept = long_term(MemoryStore())
+    block = LongTermMemoryBlock(kept)
+    cancelled = asyncio.create_task(talk(block, "My bike is in the shed."))
+    await asyncio.sleep(0)  # it has begun
+    cancelled.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await cancelled
+    assert block.stats()["waiting"] == 1
+    await talk(block, "a dog")
+    assert [found.message.text for found in kept.all()] == ["My bike is in the shed.", "a dog"]
 
 
 async def test_a5_the_loop_goes_on_while_a_store_is_slow() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import uuid
 from collections.abc import Callable, Sequence
@@ -200,7 +201,12 @@ class LongTermMemoryBlock(BaseMemoryBlock[str]):
                 stack.push_async_callback(self._store_messages, chats, session)
 
     async def _store_messages(self, chats: Sequence[ChatMessage], session: str) -> None:
-        messages = _all_storable_messages(checked_chats(chats))
+        checked = checked_chats(chats)
+        try:
+            messages = await arun(step(_all_storable_messages, checked))  # a picture takes a while
+        except asyncio.CancelledError:
+            self._enqueue(session, [*self._waiting.get(session, []), *_all_storable_messages(checked)])
+            raise
         waiting = self._waiting.pop(session, [])
         unstored = [*waiting, *messages]
         try:
