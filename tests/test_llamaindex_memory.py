@@ -814,13 +814,22 @@ async def unavailable(*_: Any, **__: Any) -> None:
     raise StoreUnavailable("away")
 
 
-@pytest.mark.parametrize("settings", [{"store": MemoryStore()}, {"url": "redis://:hunter2@127.0.0.1:1/0"}])
-def test_a_block_that_cannot_be_opened_again_cannot_be_pickled(settings: dict[str, Any]) -> None:
-    with pytest.raises(ConfigurationError, match="cannot be pickled") as refused:
-        pickle.dumps(LongTermMemoryBlock(user="ada", **settings))
-    assert "hunter2" not in str(refused.value)
-    with pytest.raises(ConfigurationError, match="cannot be pickled"):
-        pickle.dumps(LongTermMemoryBlock(long_term(MemoryStore())))
+@pytest.mark.parametrize(
+    "settings",
+    [{"store": MemoryStore()}, {"url": "redis://:hunter2@127.0.0.1:1/0"}, {"memory": long_term(MemoryStore())}],
+)
+async def test_a_block_that_cannot_be_opened_again_is_pickled_without_its_store(
+    settings: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    data = pickle.dumps(pickle.loads(pickle.dumps(LongTermMemoryBlock(name="recalled_things", **settings))))
+    assert b"hunter2" not in data
+    loaded: LongTermMemoryBlock = pickle.loads(data)
+    assert loaded.name == "recalled_things"
+    with pytest.raises(StoreUnavailable, match="a LongTermMemoryBlock was pickled without its store"):
+        await talk(loaded, "My bike is in the shed.")
+    assert await loaded.aget([chat("Where is my bike?")], session_id="s") == ""
+    assert loaded.stats() == {"recalls": 1, "errors": 1, "waiting": 1}
+    assert "was pickled without its store" in caplog.text
 
 
 async def test_a_function_that_gives_no_memory_is_named() -> None:
