@@ -2444,9 +2444,21 @@ class Calling(Scripted):
     """A model of a module, which can be pickled."""
 
 
+def test_a_dump_says_that_it_cannot_be_loaded() -> None:
+    with pytest.raises(ConfigurationError, match="neither its model nor its cache"):
+        CachedLLM.from_dict(CachedLLM(MockLLM(), url="memory:").to_dict())
+
+
 @pytest.mark.parametrize("settings", [{"store": MemoryStore()}, {"url": "redis://:my-secret@127.0.0.1:1/0"}])
-def test_what_cannot_be_opened_again_cannot_be_pickled(settings: dict[str, Any]) -> None:
-    llm = CachedLLM(MockLLM(), **settings)
-    with pytest.raises(ConfigurationError, match="cannot be pickled") as refused:
-        pickle.dumps(llm)
-    assert "my-secret" not in str(refused.value)
+def test_what_cannot_be_opened_again_is_pickled_without_its_cache(
+    settings: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    data = pickle.dumps(pickle.loads(pickle.dumps(CachedLLM(MockLLM(max_tokens=2), **settings))))
+    assert b"my-secret" not in data
+    loaded = pickle.loads(data)
+    assert [loaded.complete("Hi").text for _ in range(2)] == ["text text"] * 2
+    assert (loaded.stats()["hits"], loaded.stats()["errors"] > 0) == (0, True)
+    assert "a CachedLLM was pickled without its store" in caplog.text
+    strict = pickle.loads(pickle.dumps(CachedLLM(MockLLM(), on_error="raise", **settings)))
+    with pytest.raises(StoreUnavailable):
+        strict.complete("Hi")

@@ -696,7 +696,8 @@ async def test_what_was_stored_though_its_answer_was_lost_is_stored_once() -> No
     ]
 
 
-async def test_a5_pictures_in_the_window_are_read_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("method", ["aget", "aput"])
+async def test_a5_pictures_are_read_beside_the_loop(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     threads: list[int] = []
 
     def noting(message: ChatMessage) -> Message:
@@ -704,9 +705,23 @@ async def test_a5_pictures_in_the_window_are_read_beside_the_loop(monkeypatch: p
         return to_storable_message(message)
 
     monkeypatch.setattr(module, "to_storable_message", noting)
-    await LongTermMemoryBlock(long_term(MemoryStore())).aget([ChatMessage(blocks=[ImageBlock(image=b"picture")])])
+    block = LongTermMemoryBlock(long_term(MemoryStore()))
+    await getattr(block, method)([ChatMessage(blocks=[ImageBlock(image=b"picture")])])
     assert len(threads) == 1
     assert threading.get_ident() not in threads
+
+
+async def test_what_is_cancelled_while_it_is_read_waits_and_is_stored_with_the_next() -> None:
+    kept = long_term(MemoryStore())
+    block = LongTermMemoryBlock(kept)
+    cancelled = asyncio.create_task(talk(block, "My bike is in the shed."))
+    await asyncio.sleep(0)  # it has begun
+    cancelled.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await cancelled
+    assert block.stats()["waiting"] == 1
+    await talk(block, "a dog")
+    assert [found.message.text for found in kept.all()] == ["My bike is in the shed.", "a dog"]
 
 
 async def test_a5_the_loop_goes_on_while_a_store_is_slow() -> None:
@@ -799,13 +814,22 @@ async def unavailable(*_: Any, **__: Any) -> None:
     raise StoreUnavailable("away")
 
 
-@pytest.mark.parametrize("settings", [{"store": MemoryStore()}, {"url": "redis://:hunter2@127.0.0.1:1/0"}])
-def test_a_block_that_cannot_be_opened_again_cannot_be_pickled(settings: dict[str, Any]) -> None:
-    with pytest.raises(ConfigurationError, match="cannot be pickled") as refused:
-        pickle.dumps(LongTermMemoryBlock(user="ada", **settings))
-    assert "hunter2" not in str(refused.value)
-    with pytest.raises(ConfigurationError, match="cannot be pickled"):
-        pickle.dumps(LongTermMemoryBlock(long_term(MemoryStore())))
+@pytest.mark.parametrize(
+    "settings",
+    [{"store": MemoryStore()}, {"url": "redis://:hunter2@127.0.0.1:1/0"}, {"memory": long_term(MemoryStore())}],
+)
+async def test_a_block_that_cannot_be_opened_again_is_pickled_without_its_store(
+    settings: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    data = pickle.dumps(pickle.loads(pickle.dumps(LongTermMemoryBlock(name="recalled_things", **settings))))
+    assert b"hunter2" not in data
+    loaded: LongTermMemoryBlock = pickle.loads(data)
+    assert loaded.name == "recalled_things"
+    with pytest.raises(StoreUnavailable, match="a LongTermMemoryBlock was pickled without its store"):
+        await talk(loaded, "My bike is in the shed.")
+    assert await loaded.aget([chat("Where is my bike?")], session_id="s") == ""
+    assert loaded.stats() == {"recalls": 1, "errors": 1, "waiting": 1}
+    assert "was pickled without its store" in caplog.text
 
 
 async def test_a_function_that_gives_no_memory_is_named() -> None:

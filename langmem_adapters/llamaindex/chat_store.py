@@ -15,7 +15,7 @@ from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.storage.chat_store.base import BaseChatStore
 from llama_index.core.storage.chat_store.base_db import AsyncDBChatStore, MessageStatus
 from llama_index.core.storage.chat_store.loading import RECOGNIZED_CHAT_STORES
-from pydantic import BaseModel, Field, PrivateAttr
+from pydantic import BaseModel, Field, ModelWrapValidatorHandler, PrivateAttr, model_validator
 from typing_extensions import Self
 
 from langmem_adapters.brain import BrainMemory
@@ -25,7 +25,7 @@ from langmem_adapters.flow import Flow, arun, run, step
 from langmem_adapters.llamaindex.session import ChatSession
 from langmem_adapters.model import Scope
 from langmem_adapters.protocols import Store
-from langmem_adapters.stores import has_no_password, masked_url, pickling_error, resolve_store
+from langmem_adapters.stores import MissingStore, has_no_password, masked_url, resolve_store
 
 _ACTIVE = MessageStatus.ACTIVE
 _last_read: ContextVar[ChatSession | None] = ContextVar("langmem_adapters.llamaindex.read", default=None)
@@ -61,9 +61,9 @@ class _UserSessions(BaseModel):
         return super().__deepcopy__({**(memo or {}), id(self._store): self._store})
 
     def __reduce__(self) -> tuple[Callable[[], BaseModel], tuple[()]]:
-        if not self._can_reopen:
-            raise pickling_error(f"a {type(self).__name__} with a store of its own")
         fields = {name: getattr(self, name) for name in _UserSessions.model_fields}  # neither connections nor passwords
+        if not self._can_reopen:
+            fields |= {"url": None, "store": MissingStore(f"a {type(self).__name__}")}
         return partial(type(self), **fields), ()
 
     def _session(self, key: str) -> ChatSession:
@@ -82,7 +82,8 @@ class BrainChatStore(_UserSessions, AsyncDBChatStore):
     ``BrainChatMessageHistory(key)``; archived ones are kept beside them, and are deleted with the session.
     Blocks, tool calls and additional arguments come back equal. No method blocks the event loop. A copy has the same
     store. A dump holds the URL with its password masked, and cannot be loaded if there was one; a pickle opens the
-    store of the URL anew, and is refused for a URL with a password or a store of its own.
+    store of the URL anew. With a store of its own, or a password in its URL, it is pickled without its store, and each
+    use of what is loaded raises StoreUnavailable.
 
     Args:
         url: The store's URL; default ``LANGMEM_STORE_URL``, ``REDIS_URL``, ``sqlite:///langmem.db``.
@@ -200,6 +201,12 @@ class SyncBrainChatStore(_UserSessions, BaseChatStore):
         refresh: Refresh = "write",
     ) -> None:
         super().__init__(url, store, user=user, tenant=tenant, ttl=ttl, refresh=refresh)
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _load(cls, data: Any, load: ModelWrapValidatorHandler[Self]) -> Self:
+        """Load a dump, too, in which LlamaIndex writes the name of the class."""
+        return load({name: data[name] for name in data if name != "class_name"} if isinstance(data, dict) else data)
 
     def set_messages(self, key: str, messages: list[ChatMessage]) -> None:
         """Replace all messages of the key, archived ones too, in one write."""

@@ -40,7 +40,7 @@ from langmem_adapters.llamaindex.request import chat_key, completion_key, last_u
 from langmem_adapters.llamaindex.responses import Response, worth_storing
 from langmem_adapters.llamaindex.wrapped_model import SHARED_FIELDS, FunctionCalls, StructuredPrediction
 from langmem_adapters.protocols import Store
-from langmem_adapters.stores import cache_store, has_no_password, pickling_error
+from langmem_adapters.stores import MissingStore, cache_store, has_no_password
 from langmem_adapters.warn_once import WarnOnce
 
 Call = Callable[..., Any]
@@ -70,8 +70,9 @@ class CachedLLM(CachedModel, StructuredPrediction, LLM):
     same store, one calls the model; if that fails, the others call it themselves. A stream that was not read to its
     end, and a response that was cut off, filtered or empty, are not stored. Requests are stored only as a hash.
 
-    A copy has the same cache, and a deep copy a model of its own. If it was made with a URL and its model can be
-    pickled, so can it: where it is loaded, it opens the cache anew. A rate limiter that is set here is set on the
+    A copy has the same cache, and a deep copy a model of its own. If its model can be pickled, so can it: where it is
+    loaded, it opens the cache of its URL anew. With a store of its own, a password in its URL or a tenant that is not a
+    text, it has no cache there, which counts as an outage of the store. A rate limiter that is set here is set on the
     model, so that no hit waits for it.
 
     A hit has tool calls with ids of its own, no usage, and in its ``additional_kwargs`` ``cache``, ``cache_key``,
@@ -115,7 +116,7 @@ class CachedLLM(CachedModel, StructuredPrediction, LLM):
 
     _wrapped: LLM = PrivateAttr()
     _tenants: Tenants[Answers] = PrivateAttr()
-    _init_arguments: dict[str, Any] | None = PrivateAttr()
+    _init_arguments: dict[str, Any] = PrivateAttr()
 
     def __new__(cls, llm: Any = None, *_: Any, **__: Any) -> Self:
         """Make a FunctionCallingLLM for a model that calls functions."""
@@ -157,7 +158,9 @@ class CachedLLM(CachedModel, StructuredPrediction, LLM):
         pool_settings: dict[str, Any] = {"tag": tag, "ttl": ttl, "prices": prices}
         pool_settings |= {"max_entries": max_entries, "max_bytes": max_bytes}
         can_reopen = store is None and isinstance(tenant, str) and has_no_password(url)
-        self._init_arguments = {"url": url, "tenant": tenant, **pool_settings, **rules} if can_reopen else None
+        self._init_arguments = {"store": MissingStore("a CachedLLM"), "on_error": on_error}
+        if can_reopen:
+            self._init_arguments = {"url": url, "tenant": tenant, **pool_settings, **rules}
         shared_pool = ExperiencePool(cache_store(url, store), **pool_settings, **sources)
         counts, scoring = Counts(), BackgroundScoring(scorer, "a response", WarnOnce())
 
@@ -181,8 +184,6 @@ class CachedLLM(CachedModel, StructuredPrediction, LLM):
 
     def __reduce__(self) -> Any:
         """Pickle the model and the settings, so that another process opens the same cache."""
-        if self._init_arguments is None:
-            raise pickling_error("a CachedLLM with a store of its own, or whose tenant is not a text")
         fields = {name: getattr(self, name) for name in self.model_fields_set - CachedLLM.model_fields.keys()}
         make = partial(CachedLLM.__init__, llm=self._wrapped, **self._init_arguments)
         kind = type(self)
@@ -194,6 +195,11 @@ class CachedLLM(CachedModel, StructuredPrediction, LLM):
     def class_name(cls) -> str:
         """The name of the class, for serialisation."""
         return "CachedLLM"
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any], **_: Any) -> Self:  # noqa: ARG003 - LlamaIndex's signature
+        """Refused: a dump has neither the model nor the cache."""
+        raise ConfigurationError("a dump of a CachedLLM has neither its model nor its cache: make a new one")
 
     @property
     def pool(self) -> ExperiencePool:

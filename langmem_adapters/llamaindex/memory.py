@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import uuid
 from collections.abc import Callable, Sequence
@@ -25,7 +26,7 @@ from langmem_adapters.model import Message
 from langmem_adapters.outages import Outages
 from langmem_adapters.protocols import Index, Store
 from langmem_adapters.recall.memories import memory_line
-from langmem_adapters.stores import has_no_password, pickling_error, resolve_store
+from langmem_adapters.stores import MissingStore, has_no_password, resolve_store
 from langmem_adapters.text import escape_tags
 from langmem_adapters.validation import check_at_most_one, check_seconds, checked_scope
 from langmem_adapters.warn_once import WarnOnce
@@ -66,8 +67,8 @@ class LongTermMemoryBlock(BaseMemoryBlock[str]):
     call is told its session. What could not be stored, while the store or the function failed, waits in the block, up
     to 1,000 messages of a session, and is stored with the next ones; the block holds nothing else. A block made with a
     URL can be pickled, as contexts of workflows are, without what waits; one with a memory or store of its own, or with
-    a password in its URL, cannot. Nor can a dump of these be loaded, or of one with an embedder; others open the same
-    memory.
+    a password in its URL, loses that, too, and goes on as in an outage. No dump of these can be loaded, nor of one with
+    an embedder; others open the same memory.
 
     Args:
         memory: The long-term memory, or a function that gives one for a session id: for several users, look up
@@ -158,10 +159,9 @@ class LongTermMemoryBlock(BaseMemoryBlock[str]):
 
     def __reduce__(self) -> Any:
         """Pickle the settings, so that another process opens the same memory."""
-        if self._init_arguments is None:
-            raise pickling_error("a LongTermMemoryBlock with a memory, store or index of its own")
+        init_arguments = self._init_arguments or {"store": MissingStore("a LongTermMemoryBlock")}
         fields = {name: getattr(self, name) for name in type(self).model_fields}
-        return partial(type(self), **self._init_arguments, **fields), ()
+        return partial(type(self), **init_arguments, **fields), ()
 
     @model_serializer(mode="wrap")
     def _dump(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -200,7 +200,12 @@ class LongTermMemoryBlock(BaseMemoryBlock[str]):
                 stack.push_async_callback(self._store_messages, chats, session)
 
     async def _store_messages(self, chats: Sequence[ChatMessage], session: str) -> None:
-        messages = _all_storable_messages(checked_chats(chats))
+        checked = checked_chats(chats)
+        try:
+            messages = await arun(step(_all_storable_messages, checked))  # a picture takes a while
+        except asyncio.CancelledError:
+            self._enqueue(session, [*self._waiting.get(session, []), *_all_storable_messages(checked)])
+            raise
         waiting = self._waiting.pop(session, [])
         unstored = [*waiting, *messages]
         try:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import os
 import re
+from typing import Any, NoReturn
 
 from langmem_adapters.concurrency.breaker import PATIENCE_SECONDS
 from langmem_adapters.concurrency.forks import no_fork
 from langmem_adapters.concurrency.locks import ForkSafeLock
-from langmem_adapters.errors import ConfigurationError, MissingDependency
+from langmem_adapters.errors import ConfigurationError, MissingDependency, StoreUnavailable
 from langmem_adapters.files.urls import SERVER_SCHEMES, URL_VARIABLES, anchored_url, default_url, file_of, mask_url
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
@@ -18,6 +19,7 @@ from langmem_adapters.telemetry import Traced, is_wanted
 from langmem_adapters.validation import check_seconds, check_store
 
 __all__ = [
+    "MissingStore",
     "cache_store",
     "has_no_password",
     "masked_url",
@@ -134,6 +136,30 @@ def pickling_error(subject: str) -> ConfigurationError:
     return ConfigurationError(
         f"{subject}, or with a password in its URL, cannot be pickled: leave the URL to LANGMEM_STORE_URL"
     )
+
+
+class MissingStore:
+    """In place of a store that a pickle could not take along, in what was unpickled: each use says so.
+
+    For what LlamaIndex pickles: where a part refuses, LlamaIndex deletes it from the object that it pickles, too.
+    """
+
+    def __init__(self, subject: str) -> None:
+        self._subject = subject
+
+    def _refuse(self, *_: Any, **__: Any) -> NoReturn:
+        raise StoreUnavailable(
+            f"{self._subject} was pickled without its store, which was its own or has a password in its URL:"
+            " make a new one here, or leave the URL to LANGMEM_STORE_URL"
+        )
+
+    append = clear = get = namespaces = recent = scan = write = _refuse
+
+    def close(self) -> None:
+        """Nothing to release."""
+
+    def __repr__(self) -> str:
+        return "MissingStore()"
 
 
 def _environment_variable(url: object) -> str:
