@@ -18,6 +18,7 @@ _SYMBOLS = re.compile(
     r"!(?=[\w=(])|(?:(?<=\d)|(?<![^\W_][^\W_])(?<=[^\W\d_]))!|\?\.(?=\w)|(?<=\s)\?\?|"
     r"(?<![^\W_][^\W_])(?<=[^\W\d_])(?:\s+[-/](?=\s+[^\W\d_](?![^\W_]))|/(?=[a-z](?![^\W_]))))"  # x - y, x/y
 )
+_HAS_SYMBOL = re.compile(r"[-/!+*^=<>|~\\×÷≤≥≠·]|\?[.?]")  # noqa: RUF001 - these signs are meant
 _EXACT_TEXT = re.compile(
     r"https?://\S*[^\s?!,.;:)]|\b[ivIV]+(?:-[ivIV]+)+\b|\b[YyMDdHhms]{2,4}(?:[-/.:][YyMDdHhms]{1,4})+\b|"
     r"%[A-Za-z](?!\w)|(?<!\S)--?[A-Za-z]{1,2}(?![\w-])|"
@@ -29,9 +30,12 @@ _LABELS = re.compile(
     r"([A-Z]{2,}(?:, [A-Z]{2,})*,? or [A-Z]{2,})|[Ww]ord ([A-Z]{2,}))\b"
 )
 """Labels in capitals, from which an answer is to take one, and mentions: "reply with YES or NO", "the word ERROR"."""
+_CAPITALS = re.compile(r"[A-Z]{2}")
 _MORSE = re.compile(r"\s(?:[.-]+\s+){2,}[.-]+")
+_HAS_EXACT_TEXT = re.compile(r"[-/%@#_:]|\.(?<=\s.)|\.(?=[YyMDdHhms])")
 _NON_COMMUTATIVE = frozenset("-/<>^~")
 _LEFT_OPERAND, _RIGHT_OPERAND = re.compile(r"(\w+)(\s*)$"), re.compile(r"(\s*)(\w+)")
+_MAY_BE_SYMBOL = re.compile(r"""[-+*^=<>|~\\×÷≤≥≠·/!?&()\[\]{}@#%_;:"'`]""")  # noqa: RUF001 - these signs are meant
 _MENTIONED_SIGN = re.compile(r"[@#;:?!.](?<=\s.)(?:(?=\s+[^\W_A-Z])|(?<!\?)(?=\?))")
 _ATTACHED_QUESTION_MARK = re.compile(r"\S[?؟]\s*$")
 _LONE_SIGN = re.compile(  # begins with a class of characters, which the engine finds quickly
@@ -65,6 +69,7 @@ _AFTER_MENTION = PREPOSITIONS.union(FOREIGN_MARKERS, ("mean", "or", "vs", "versu
 """Words with which a sentence seldom goes on after a dash: "how do I type — in Word"."""
 _QUOTATION = re.compile(r"""(?<!\d)"[^"]*"|(?<!\w)'[^']+'(?!\w)""")
 _PRIME = re.compile(r"""(?<=\d)(?:''|["'])(?!s\b)|(?<![^\W_][^\W_])(?<=[^\W\d_])(?:''|["'])(?!\w)""")
+_MAY_BE_PRIME = re.compile(r"""["'](?:(?<=\d.)|(?!\w))""")
 _SUPERSCRIPT = re.compile(r"(?:(?<=[\d)\]])|(?<![^\W_][^\W_])(?<=[a-ln-zA-Z]))(?=[⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ])")
 _SUBSCRIPT = re.compile(r"(?<=\d)(?=[₀₁₂₃₄₅₆₇₈₉])")
 _BEYOND_ASCII = re.compile(r"[^\x00-\x7f]+")
@@ -79,14 +84,18 @@ _CASED_UNIT = re.compile(
 )
 
 
+def _mark_superscripts(text: str) -> str:
+    """A text with a mark before superscripts and subscripts: 10^² for 10², so that it does not become 102."""
+    return text if text.isascii() else _SUBSCRIPT.sub("_", _SUPERSCRIPT.sub("^", text))
+
+
 @lru_cache(maxsize=64)  # asked for before and after code is taken out
 def normalize_signs(text: str) -> str:
     """A text with one sign for equivalent ones: straight quotation marks, x^2 for x², and U2014 for a mention of —."""
     text = _name_mentioned_signs(text)
-    if text.isascii():
-        return text
-    marked = _SUBSCRIPT.sub("_", _SUPERSCRIPT.sub("^", text))  # 10^² for 10², so that it does not become 102
-    return unicodedata.normalize("NFKC", marked).translate(_PLAIN_SIGNS)
+    if not text.isascii():
+        text = unicodedata.normalize("NFKC", _mark_superscripts(text)).translate(_PLAIN_SIGNS)
+    return text
 
 
 def _name_mentioned_signs(text: str) -> str:
@@ -142,18 +151,22 @@ def _stands_for_word(text: str, sign: str, span: tuple[int, int]) -> bool:
 def symbols(text: str, *, english: bool) -> tuple[str, ...]:
     """The symbols, sorted. In French, a sign that stands alone may be punctuation, as then the one at the end is."""
     signs = _pictographs(text)
-    signs += [match[1] or match[2] for match in _LABELS.finditer(text)]
-    signs += [_sign_with_operands(text, match) for match in _SYMBOLS.finditer(text)]
-    signs += [*chain.from_iterable(_exact_texts(text.split())), *map(str.strip, _MORSE.findall(text))]
-    if english or _ATTACHED_QUESTION_MARK.search(text):
-        signs += _MENTIONED_SIGN.findall(text)
-    signs += [mark.replace("''", '"') for mark in _PRIME.findall(_QUOTATION.sub(" ", text))]
+    if _CAPITALS.search(text):
+        signs += [match[1] or match[2] for match in _LABELS.finditer(text)]
+    if _MAY_BE_SYMBOL.search(text):
+        if _HAS_SYMBOL.search(text):
+            signs += [_sign_with_operands(text, match) for match in _SYMBOLS.finditer(text)]
+        signs += [*chain.from_iterable(_exact_texts(text.split())), *map(str.strip, _MORSE.findall(text))]
+        if english or _ATTACHED_QUESTION_MARK.search(text):
+            signs += _MENTIONED_SIGN.findall(text)
+        if _MAY_BE_PRIME.search(text):
+            signs += [mark.replace("''", '"') for mark in _PRIME.findall(_QUOTATION.sub(" ", text))]
     return tuple(sorted(signs))
 
 
 @cached_per_piece
 def _exact_texts(piece: str) -> list[str]:
-    return _EXACT_TEXT.findall(piece)
+    return _EXACT_TEXT.findall(piece) if _HAS_EXACT_TEXT.search(piece) else []
 
 
 def cased_units(text: str) -> frozenset[str]:
