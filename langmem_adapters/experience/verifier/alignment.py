@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from itertools import pairwise
 from typing import NamedTuple
 
 from langmem_adapters.experience.verifier.forms import CONFUSED, are_synonyms
 from langmem_adapters.experience.verifier.reading import Reading, Word
-from langmem_adapters.experience.verifier.words import OPPOSITES, stem_of
+from langmem_adapters.experience.verifier.words import MODALS, OPPOSITES, stem_of
 from langmem_adapters.language.lists import word_set
 
 TYPO_SIMILARITY = 0.9
@@ -18,7 +19,6 @@ _MAX_SHORT_TEXT_WORDS = 14  # in longer texts, some are often replaced or added 
 _MAX_UNMATCHED_WORDS = 24  # of each text; above that, forms and synonyms are not looked for: such texts differ anyway
 FORM_SIMILARITIES = frozenset((_SAME_STEM, _SAME_PREFIX, _EXTENSION))
 """The similarities of words that may be forms of one word."""
-MODALS = word_set("can could may might must shall should will would")
 _FILLERS = MODALS | word_set("actually exactly really")
 
 
@@ -58,8 +58,8 @@ def align(left: Sequence[Word], right: Sequence[Word]) -> Alignment:
     only_right = [position for position in range(len(right)) if position not in matched]
     if len(only_left) * len(only_right) <= _MAX_UNMATCHED_WORDS**2:
         only_left = _align_similar(left, right, only_left, only_right, pairs)
-    _align_compounds(left, right, only_left, only_right, pairs)
-    _align_compounds(right, left, only_right, only_left, pairs, reverse=True)
+    pairs += [(joined, part, _COMPOUND) for joined, part in _pop_compounds(left, right, only_left, only_right)]
+    pairs += [(part, joined, _COMPOUND) for joined, part in _pop_compounds(right, left, only_right, only_left)]
     return Alignment(sorted(pairs), only_left, only_right)
 
 
@@ -79,24 +79,20 @@ def _align_similar(
     return unmatched
 
 
-def _align_compounds(
-    joined_side: Sequence[Word], split_side: Sequence[Word], unmatched_joined: list[int], unmatched_split: list[int],
-    pairs: list[tuple[int, int, float]], *, reverse: bool = False,
-) -> None:  # fmt: skip
-    """Pair "facebook" with "face book", and the other way round."""
-    free = set(unmatched_split)
-    starts: dict[str, list[int]] = {}
-    for start in unmatched_split:
-        if start + 1 in free:
-            starts.setdefault(split_side[start].text + split_side[start + 1].text, []).append(start)
-    for position in list(unmatched_joined):
-        for start in starts.get(joined_side[position].text, ()):
-            if start in free and start + 1 in free:
-                free -= {start, start + 1}
-                unmatched_joined.remove(position)
-                pairs.append((start, position, _COMPOUND) if reverse else (position, start, _COMPOUND))
-                break
-    unmatched_split[:] = [start for start in unmatched_split if start in free]
+def _pop_compounds(
+    joined_side: Sequence[Word], split_side: Sequence[Word], unmatched_joined: list[int], unmatched_split: list[int]
+) -> list[tuple[int, int]]:
+    """The places of words such as "facebook", and of "face" before "book", all taken out of the unmatched ones."""
+    places = {joined_side[place].text: place for place in unmatched_joined}
+    compounds = []
+    for part, next_part in pairwise([*unmatched_split]) if places else ():
+        is_free = part + 1 == next_part and part in unmatched_split
+        joined = places.pop(split_side[part].text + split_side[next_part].text, None) if is_free else None
+        if joined is not None:
+            unmatched_joined.remove(joined)
+            unmatched_split[:] = [place for place in unmatched_split if place not in (part, next_part)]
+            compounds.append((joined, part))
+    return compounds
 
 
 def _pair_similarity(one: Word, other: Word) -> float:
@@ -106,7 +102,7 @@ def _pair_similarity(one: Word, other: Word) -> float:
 
 
 @lru_cache(maxsize=1 << 14)
-def word_similarity(word: str, other_word: str) -> float:  # noqa: PLR0911 - a ladder
+def word_similarity(word: str, other_word: str) -> float:
     """How surely a word corresponds to another: 1 for the same word or stem, 0 for not at all."""
     stem, other_stem = stem_of(word), stem_of(other_word)
     if stem == other_stem:
@@ -115,15 +111,18 @@ def word_similarity(word: str, other_word: str) -> float:  # noqa: PLR0911 - a l
         return 0.0
     if are_synonyms(word, other_word):
         return 0.8
-    shorter, longer = sorted((stem, other_stem), key=len)
-    shorter_length = len(shorter)
-    if shorter_length < 4 or not (stem.isalpha() and other_stem.isalpha()):  # noqa: PLR2004
+    return _stem_similarity(*sorted((stem, other_stem), key=len))
+
+
+def _stem_similarity(shorter: str, longer: str) -> float:
+    """How surely two stems are of forms of one word, or of a word and its misspelling."""
+    if len(shorter) < 4 or not (shorter.isalpha() and longer.isalpha()):  # noqa: PLR2004
         return 0.0
-    common = next((n for n in range(shorter_length) if stem[n] != other_stem[n]), shorter_length)
-    differ_in_ending = stem[common:] in _ENDINGS and other_stem[common:] in _ENDINGS
+    common = common_start(shorter, longer)
+    differ_in_ending = shorter[common:] in _ENDINGS and longer[common:] in _ENDINGS
     if differ_in_ending and common >= max(4, 0.7 * len(longer)):
         return _SAME_PREFIX
-    if shorter_length >= 5 and _is_typo(stem, other_stem):  # noqa: PLR2004
+    if len(shorter) >= 5 and _is_typo(shorter, longer):  # noqa: PLR2004
         return TYPO_SIMILARITY
     return _EXTENSION if differ_in_ending and longer.startswith(shorter) else 0.0
 

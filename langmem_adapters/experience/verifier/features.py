@@ -23,10 +23,7 @@ def features(left: Reading, right: Reading, alignment: Alignment, cosine: float)
     weights, other_weights = [*map(word_weight, left.content)], [*map(word_weight, right.content)]
     total = sum(weights) + sum(other_weights) or 1.0
     shared = sum(similarity * (weights[i] + other_weights[j]) for i, j, similarity in pairs)
-    left_weights, right_weights = (
-        [weights[i] for i in alignment.only_left],
-        [other_weights[j] for j in alignment.only_right],
-    )
+    left_weights, right_weights = [*map(word_weight, left_only)], [*map(word_weight, right_only)]
     order = [j for _, j, _ in pairs]
     pair_count = len(order) * (len(order) - 1) / 2
     ascending = _count_ascending_pairs(order)

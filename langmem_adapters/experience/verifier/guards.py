@@ -43,6 +43,7 @@ from langmem_adapters.experience.verifier.word_order import essential_words, exc
 from langmem_adapters.experience.verifier.words import (
     ARTICLES,
     ENGLISH_MARKERS,
+    FINITE_VERBS,
     NEGATIONS,
     OPPOSITES,
     STOP_WORDS,
@@ -60,22 +61,17 @@ def language(left: Reading, right: Reading, _: Alignment) -> str:
 
 def negation(left: Reading, right: Reading, _: Alignment) -> str:
     """One must not deny what the other says."""
-    left_negations, right_negations = _negations(left), _negations(right)
-    if len(left_negations) % 2 == len(right_negations) % 2:
+    negations = [word for reading in (left, right) for word in reading.words if word in NEGATIONS]
+    if len(negations) % 2 == 0:  # two cancel each other
         return ""
-    return f"negation differs: {', '.join(sorted({*left_negations, *right_negations}))}"
-
-
-def _negations(reading: Reading) -> list[str]:
-    """The negations, of which two cancel each other."""
-    return [word for word in reading.words if word in NEGATIONS]
+    return f"negation differs: {', '.join(sorted({*negations}))}"
 
 
 def opposites(left: Reading, right: Reading, _: Alignment) -> str:
     """A word must not be replaced by its opposite: "increase" and "decrease", "export" and "import"."""
     left_words, right_words = (dict(zip(reading.stems, reading.words, strict=True)) for reading in (left, right))
     right_stems = right_words.keys() - left_words.keys()
-    for stem in sorted(left_words.keys() - right_words.keys()) if right_stems else ():
+    for stem in sorted(left_words.keys() - right_words.keys()):
         word = left_words[stem]
         opposite_stems = right_stems & OPPOSITES.get(stem, set())
         affixed = {other for other in right_stems if _differ_in_affix((stem, word), (other, right_words[other]))}
@@ -150,14 +146,15 @@ def question(left: Reading, right: Reading, alignment: Alignment) -> str:
 
     Nor may one ask what the other states, if only the question mark tells: "my card is blocked".
     """
-    if _has_question_mark(left) != _has_question_mark(right) and _may_be_statement(left) and _may_be_statement(right):
+    have_marks = [any(mark in reading.text for mark in "?؟;") for reading in (left, right)]  # Arabic, Greek
+    if have_marks[0] != have_marks[1] and _may_be_statement(left) and _may_be_statement(right):
         return "question differs: ?"
     frames = {left.frame, right.frame}
     if _have_other_answers(frames):
         return f"question differs: {left.frame}, {right.frame}"
     if len(left.later_questions) == len(right.later_questions):
         for pair in zip(left.later_questions, right.later_questions, strict=True):
-            if pair[0] != pair[1] and _have_other_answers(later_frames := {*map(question_frame, pair)}):
+            if _have_other_answers(later_frames := {*map(question_frame, pair)}):
                 return refusal("question", later_frames, ())
     stranded = {reading.words[-1] for reading in (left, right) if reading.words} & _STRANDED_PREPOSITIONS
     if stranded - (left.vocabulary & right.vocabulary) and not is_reworded(left, right, alignment):
@@ -194,12 +191,6 @@ _ACTOR_WORDS = word_set("who whom whose what")
 _COPULAS = word_set("is are was were")
 _PRONOUNS = word_set("i you he she it we they")
 _SUBJECTS = _PRONOUNS | word_set("my your his her our their its the this that these those there")
-_FINITE_VERBS = word_set("am is are was were has have had do does did can could will would shall should may might must")
-
-
-def _has_question_mark(reading: Reading) -> bool:
-    """Whether there is a question mark, also an Arabic or a Greek one."""
-    return any(mark in reading.text for mark in "?؟;")
 
 
 def _may_be_statement(reading: Reading) -> bool:
@@ -207,7 +198,7 @@ def _may_be_statement(reading: Reading) -> bool:
     if reading.english and not ENGLISH_MARKERS.isdisjoint(reading.words):
         if reading.frame != "none" or not _SUBJECTS.issuperset(reading.words[:1]):
             return False
-        if reading.words[0] in _PRONOUNS or not _FINITE_VERBS.isdisjoint(reading.words):
+        if reading.words[0] in _PRONOUNS or not FINITE_VERBS.isdisjoint(reading.words):
             return True
         return any(word.endswith("ed") for word in reading.words)
     has_question_part = any(part in reading.text for part in QUESTION_PARTS)

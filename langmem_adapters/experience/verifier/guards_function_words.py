@@ -9,16 +9,19 @@ import re
 from collections import Counter
 from itertools import chain, pairwise
 
-from langmem_adapters.experience.verifier.alignment import (
-    MODALS,
-    Alignment,
-    is_reworded,
-    refusal,
-    unmatched_words,
-)
+from langmem_adapters.experience.verifier.alignment import Alignment, is_reworded, refusal, unmatched_words
 from langmem_adapters.experience.verifier.guards_scope import next_stems
 from langmem_adapters.experience.verifier.reading import Reading
-from langmem_adapters.experience.verifier.words import ARTICLES, I_WORDS, NEGATIONS, YOU_WORDS, stem_of
+from langmem_adapters.experience.verifier.words import (
+    ARTICLES,
+    FINITE_VERBS,
+    I_WORDS,
+    MODALS,
+    NEGATIONS,
+    PASSIVE_AUXILIARIES,
+    YOU_WORDS,
+    stem_of,
+)
 from langmem_adapters.language.lists import group_names, word_set
 
 
@@ -66,7 +69,7 @@ def modality(left: Reading, right: Reading, alignment: Alignment) -> str:
     return refusal("modality", left.words[:1], right.words[:1]) if is_exchanged else ""
 
 
-_AUXILIARIES = MODALS | word_set("am is are was were be do does did has have had to")
+_AUXILIARIES = FINITE_VERBS | {"be", "to"}
 """Words without which the verb of a text is finite, as in "how much it weighs"."""
 _MODAL_KINDS = group_names("can could, may might, should, must, will would, do does, did")
 _OFFERS = frozenset(("can", "do", "will"))
@@ -222,7 +225,6 @@ def complements(left: Reading, right: Reading, alignment: Alignment) -> str:
 
 
 _TWO_COMPLEMENT_VERBS = frozenset(map(stem_of, ("stop", "remember", "forget", "regret", "used")))
-_BE_FORMS = word_set("is are am was were be been being get got gets getting")
 
 
 def _complements(reading: Reading) -> set[str]:
@@ -230,9 +232,9 @@ def _complements(reading: Reading) -> set[str]:
     for word, stem, after, before in zip(
         reading.words, reading.stems, reading.words[1:], ["", *reading.words], strict=False
     ):
-        if word == "used" or (word == "use" and "did" in reading.vocabulary):
-            if after == "to":
-                kinds.add("is used to" if before in _BE_FORMS else "used to")
-        elif stem in _TWO_COMPLEMENT_VERBS and (after == "to" or after.endswith("ing")):
+        is_used = word == "used" or (word == "use" and "did" in reading.vocabulary)
+        if is_used and after == "to":
+            kinds.add("is used to" if before in PASSIVE_AUXILIARIES else "used to")
+        if not is_used and stem in _TWO_COMPLEMENT_VERBS and (after == "to" or after.endswith("ing")):
             kinds.add(f"{stem} to" if after == "to" else f"{stem} -ing")
     return kinds

@@ -6,18 +6,17 @@ import re
 
 from langmem_adapters.experience.verifier.alignment import Alignment, common_start, refusal
 from langmem_adapters.experience.verifier.reading import Reading
-from langmem_adapters.experience.verifier.words import CONJUNCTIONS, PREPOSITIONS, STOP_WORDS
+from langmem_adapters.experience.verifier.words import CONJUNCTIONS, FINITE_VERBS, PREPOSITIONS, STOP_WORDS
 from langmem_adapters.language.lists import word_set
 
 _DETERMINERS = word_set("a an the my our your this that these those its")
 _PRONOUNS = word_set("it this that these those them")
-_FINITE_VERBS = word_set("am is are was were do does did has have had can could may might must shall should will would")
-_FUNCTION_WORDS = STOP_WORDS | _FINITE_VERBS | {"each", "every", "like"}
+_FUNCTION_WORDS = STOP_WORDS | FINITE_VERBS | {"each", "every", "like"}
 _INTERCHANGEABLE = (
     _DETERMINERS,
     PREPOSITIONS | {"like"},
     _PRONOUNS,
-    _FINITE_VERBS | word_set("be been being"),
+    FINITE_VERBS | word_set("be been being"),
     word_set("each every"),
     word_set("i you we"),
     word_set("what which who whom that it"),
@@ -26,7 +25,7 @@ _INTERCHANGEABLE = (
 """Function words that often replace each other without a difference; other guards see where they do not."""
 _GOVERNING = _DETERMINERS - _PRONOUNS, PREPOSITIONS
 """Words that need a noun after them; a pronoun does not."""
-_NO_NOUNS = PREPOSITIONS | CONJUNCTIONS | _FINITE_VERBS
+_NO_NOUNS = PREPOSITIONS | CONJUNCTIONS | FINITE_VERBS
 _FRAME_WORDS = 3  # of "how do you", "what are the"
 _QUESTION_WORDS = word_set("how what when where which who why")
 _ABOUT_WORDS = re.compile(
@@ -64,7 +63,7 @@ def _are_mentioned(replaced: set[str], before: list[str], next_word: str, *, is_
             return next_word == "instead"
         if next_word in _NO_NOUNS:
             return True
-    if replaced <= _FINITE_VERBS and not _FINITE_VERBS.isdisjoint(before[-1:]):
+    if replaced <= FINITE_VERBS and not FINITE_VERBS.isdisjoint(before[-1:]):
         return True
     is_frame = not before or (len(before) < _FRAME_WORDS and before[0] in _QUESTION_WORDS)
     return is_about_words and not is_frame

@@ -41,26 +41,19 @@ def words(left: Reading, right: Reading, alignment: Alignment) -> str:
     """
     left_only, right_only = unmatched_words(left, right, alignment)
     left_texts, right_texts = ({word.text for word in side} for side in (left_only, right_only))
-    left_required = {text for text in left_texts if not is_optional(text)}
-    right_required = {text for text in right_texts if not is_optional(text)}
+    left_required, right_required = (
+        {text for text in texts if not is_optional(text)} for texts in (left_texts, right_texts)
+    )
     is_long = max(len(left.words), len(right.words)) > _MAX_MEDIUM_TEXT_WORDS
     replaces = left_required - NEGATIONS and right_required - NEGATIONS
     if is_long or (replaces and _are_alike_beside_data(left, right)):
         return refusal("words", left_required, right_required)
-    if len(left_only) == len(right_only) == 1 and _at_most_one_word_differs(left, right):
-        asks_how_to = left.frame == right.frame == "how to" and _OTHERS.isdisjoint(left.words)
-        exchangeable = (_MODALS,) if asks_how_to else _SAME_MODALS
-        if not any(map((left_texts | right_texts).issubset, exchangeable)):
-            return refusal("words", left_texts, right_texts)
-    if (left_required or right_required) and _differ_in_one_place(left, right, left_only, right_only):
-        return refusal("words", left_texts, right_texts)
-    if len(left_only) != len(right_only) or len(left_only) > _MAX_REPLACED_WORDS:
-        return ""
-    if left_required != left_texts or right_required != right_texts:
-        return ""
-    max_edits = len(left_only) + 1
-    is_near = is_short(left, right) or edit_distance(left.stems, right.stems, max_edits) <= max_edits
-    return refusal("words", left_texts, right_texts) if is_near else ""
+    is_refused = (
+        _is_one_word_replaced(left, right, left_texts, right_texts)
+        or ((left_required or right_required) and _differ_in_one_place(left, right, left_only, right_only))
+        or _are_all_replaced(left, right, left_only, right_only)
+    )
+    return refusal("words", left_texts, right_texts) if is_refused else ""
 
 
 def details(left: Reading, right: Reading, alignment: Alignment) -> str:
@@ -97,9 +90,23 @@ def _are_alike_beside_data(left: Reading, right: Reading) -> bool:
     return left.has_data and right.has_data and edit_distance(left.stems, right.stems, max_edits) <= max_edits
 
 
-def _at_most_one_word_differs(left: Reading, right: Reading) -> bool:
-    """Whether at most one word differs, and none is added."""
-    return len(left.stems) == len(right.stems) and sum(map(ne, left.stems, right.stems)) <= 1
+def _is_one_word_replaced(left: Reading, right: Reading, left_only: set[str], right_only: set[str]) -> bool:
+    """Whether one word is replaced, and none is added; but "how can I" is "how should I", and "will" is "would"."""
+    if not len(left_only) == len(right_only) == 1 or len(left.stems) != len(right.stems):
+        return False
+    asks_how_to = left.frame == right.frame == "how to" and _OTHERS.isdisjoint(left.words)
+    are_exchangeable = any(map((left_only | right_only).issubset, (_MODALS,) if asks_how_to else _SAME_MODALS))
+    return sum(map(ne, left.stems, right.stems)) <= 1 and not are_exchangeable
+
+
+def _are_all_replaced(left: Reading, right: Reading, left_only: Sequence[Word], right_only: Sequence[Word]) -> bool:
+    """Whether one or two words that say much are replaced by as many, and nearly all else is the same."""
+    max_edits = len(left_only) + 1
+    if len(left_only) != len(right_only) or len(left_only) > _MAX_REPLACED_WORDS:
+        return False
+    if any(is_optional(word.text) for word in (*left_only, *right_only)):
+        return False
+    return is_short(left, right) or edit_distance(left.stems, right.stems, max_edits) <= max_edits
 
 
 def _differ_in_one_place(left: Reading, right: Reading, left_only: Sequence[Word], right_only: Sequence[Word]) -> bool:

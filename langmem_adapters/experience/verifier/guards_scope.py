@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Mapping
-from itertools import pairwise
+from itertools import pairwise, product
 
 from langmem_adapters.experience.verifier.alignment import Alignment, edit_distance, is_reworded, is_short, refusal
 from langmem_adapters.experience.verifier.reading import Reading
@@ -32,16 +32,14 @@ def scope(left: Reading, right: Reading, alignment: Alignment) -> str:
         return refusal("scope", ["all"], ["each"])
     left_new = _new_quantifiers(left_quantifiers, right_quantifiers)
     right_new = _new_quantifiers(right_quantifiers, left_quantifiers)
-    is_long = not is_short(left, right)
-    for one in left_new:
-        for other in right_new:
-            if not (is_long and _stand_elsewhere(left, right, one, other)):
-                return refusal("scope", [one], [other])
+    for one, other in product(left_new, right_new):
+        if is_short(left, right) or not _stand_elsewhere(left, right, one, other):
+            return refusal("scope", [one], [other])
     determined, other_determined = next_stems(left, _DETERMINER_KINDS), next_stems(right, _DETERMINER_KINDS)
     differing = determined["all"] & other_determined["a"] or determined["a"] & other_determined["all"]
     if left.frame == right.frame == "whether":
         limiting = _TOTALS.union(_PARTS.intersection((*left.words[1:2], *right.words[1:2])))  # parts of the subject
-        differing = differing | limiting.intersection((*left_new, *right_new))
+        differing |= limiting.intersection((*left_new, *right_new))
     return refusal("scope", differing, ())
 
 

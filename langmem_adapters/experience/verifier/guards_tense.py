@@ -7,8 +7,8 @@ from itertools import chain
 
 from langmem_adapters.experience.verifier.alignment import Alignment, refusal, unmatched_words
 from langmem_adapters.experience.verifier.reading import Reading
-from langmem_adapters.experience.verifier.words import is_past
-from langmem_adapters.language.lists import group_names, word_set
+from langmem_adapters.experience.verifier.words import BE_FORMS, FINITE_VERBS, MODALS, is_past
+from langmem_adapters.language.lists import group_names
 
 _ASK_VERBS = """(?:(?:ask|check|confirm|detect|discover|doubt|find|guess|learn|recall|remember|say|see|show|tell|test|
     understand|wonder)(?:s|ed|ing)?|know(?:s|ing)?|knew|(?:decid|determin|inquir|prov)(?:e|es|ed|ing)|
@@ -20,9 +20,7 @@ _HAVE_FORMS = frozenset(("has", "have", "had"))
 _PRESENT_AND_PAST = ("has", "have"), ("had",)
 _MAX_AUXILIARY_DISTANCE = 5  # words: "have all of them decided"
 _TENSE_BY_AUXILIARY = group_names("is are am do does will, was were did")
-_BE_FORMS = word_set("is are am was were be been being")
-_MODALS = word_set("can could may might must should will would")
-_AUXILIARIES = _BE_FORMS | _HAVE_FORMS | _MODALS | {"did", "do", "does", "shall"}
+_AUXILIARIES = BE_FORMS | FINITE_VERBS
 
 
 def tense(left: Reading, right: Reading, alignment: Alignment) -> str:
@@ -38,7 +36,7 @@ def tense(left: Reading, right: Reading, alignment: Alignment) -> str:
     if _has_future_state(left) != _has_future_state(right):
         return refusal("tense", ["will be"], ["is"])
     pairs = [(left.content[i].text, right.content[j].text) for i, j, _ in alignment.pairs]
-    verbs = [(verb, other) for verb, other in pairs if verb != other and is_past(verb) != is_past(other)]
+    verbs = [(verb, other) for verb, other in pairs if is_past(verb) != is_past(other)]
     have_conditions = "if" in left.vocabulary & right.vocabulary
     left_clauses, right_clauses = (_clauses(reading, with_conditions=not have_conditions) for reading in (left, right))
     if len(left_clauses) != len(right_clauses):
@@ -93,14 +91,14 @@ def _aspect(words: list[str], position: int) -> str:
     if not is_gerund and not is_past(words[position]):
         return ""
     words_before = words[max(0, position - _MAX_AUXILIARY_DISTANCE) : position]
-    auxiliary = next((word for word in reversed(words_before) if word in _BE_FORMS or word in _HAVE_FORMS), "")
+    auxiliary = next((word for word in reversed(words_before) if word in BE_FORMS or word in _HAVE_FORMS), "")
     if not auxiliary:
         return ""
-    if auxiliary == "have" and not is_gerund and not _MODALS.isdisjoint(words_before):
+    if auxiliary == "have" and not is_gerund and not MODALS.isdisjoint(words_before):
         return "would have"
     if "being" in words_before:
         return "being"
-    return "doing" if is_gerund and auxiliary in _BE_FORMS else "done"
+    return "doing" if is_gerund and auxiliary in BE_FORMS else "done"
 
 
 def _clauses(reading: Reading, *, with_conditions: bool) -> list[list[str]]:

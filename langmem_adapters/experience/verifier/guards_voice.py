@@ -8,19 +8,23 @@ from itertools import chain
 from langmem_adapters.experience.verifier.alignment import Alignment, refusal, unmatched_words
 from langmem_adapters.experience.verifier.forms import is_optional
 from langmem_adapters.experience.verifier.reading import Reading, Word
-from langmem_adapters.experience.verifier.words import STOP_WORDS, is_past, stem_of
+from langmem_adapters.experience.verifier.words import (
+    FINITE_VERBS,
+    PASSIVE_AUXILIARIES,
+    STOP_WORDS,
+    is_past,
+    stem_of,
+)
 from langmem_adapters.language.lists import word_set
 
 _INSTRUMENT_WORDS = frozenset(("with", "on", "in", "using"))
-_PASSIVE_AUXILIARIES = word_set("am is are was were be been being get gets got getting")
-_AUXILIARIES = _PASSIVE_AUXILIARIES | word_set("""do does did have has had can could may might must shall should will
-    would not ever never always just already""")
+_AUXILIARIES = PASSIVE_AUXILIARIES | FINITE_VERBS | word_set("not ever never always just already")
 _SUBJECT_PRONOUNS = word_set("i you he she we they who")
 _MAX_AUXILIARY_DISTANCE = 4  # words: "was the old company sold"
 _SAME_IN_BOTH_VOICES = frozenset(
     map(
         stem_of,
-        word_set("""begin change close divorce dress end enroll finish form marry
+        str.split("""begin change close divorce dress end enroll finish form marry
     open prepare register render start stop worry"""),
     )
 )
@@ -63,7 +67,7 @@ def _is_exchanged(left: Reading, verb: Word, right: Reading, other_verb: Word) -
 
 def _has_passive_auxiliary(reading: Reading, verb: Word) -> bool:
     before = reading.words[max(0, verb.place - _MAX_AUXILIARY_DISTANCE) : verb.place]
-    return not _PASSIVE_AUXILIARIES.isdisjoint(before)
+    return not PASSIVE_AUXILIARIES.isdisjoint(before)
 
 
 def _subject(reading: Reading, verb: Word) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
@@ -29,13 +28,10 @@ def is_compound_of(phrase: Sequence[str], compound: Sequence[str]) -> bool:
     my dog" is no "old dog photo". Nor is a glass of wine a wine glass, nor the University of Miami Miami University,
     nor the bank on the river the river bank.
     """
-    phrase_words, compound_words = _without_articles(phrase), _without_articles(compound)
-    if len(phrase_words) != len(compound_words) + 1:
+    compound_words = _without_articles(compound)
+    if len(_without_articles(phrase)) != len(compound_words) + 1:
         return False
-    extra_words = Counter(phrase_words) - Counter(compound_words)
-    if not extra_words.keys() <= _COMPOUND_PREPOSITIONS:
-        return False
-    positions = (position for position, word in enumerate(phrase) if word in extra_words)
+    positions = (position for position, word in enumerate(phrase) if word in _COMPOUND_PREPOSITIONS)
     candidates = chain.from_iterable(_possible_compounds(phrase, position) for position in positions)
     return any(_without_articles(candidate) == compound_words for candidate in candidates)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from langmem_adapters.language.lists import word_set
 
+_CAN_YOU = r"(?:(?:can|could|will|would) you (?:please |kindly )?)?"
+_I_WONDER = r"i (?:would like|want|need) to (?:know|ask)|i (?:(?:was|am) (?:just )?wondering|wonder)"
 _HOW_TO = (
     r"^(?:so |and |hi |hello )?(?:can you |could you |would you )?(?:tell me |explain |show me )?"
     r"(?:how (?:do|can|should|could|would|will|to|does|must|might) |how i can |how is it possible|"
@@ -16,7 +18,7 @@ QUESTION_FRAMES = (
     ("how to", _HOW_TO),
     (
         "why",
-        r"\bwhy\b|\breasons? (?:for|why|behind|that|is)\b|\bhow come\b|\bwhat(?: is| are)? (?:mak|caus)(?:es?|ing)\b",
+        r"\bwhy\b|\breasons? (?:for|why|behind|that|is)\b|\bwhat(?: is| are)? (?:mak|caus)(?:es?|ing)\b",
     ),
     ("how many", r"\bhow (?:many|much)\b"),
     ("how long", r"\bhow (?:long|old|far|often|big|tall|soon|fast|high|deep)\b"),
@@ -38,19 +40,18 @@ OPENING_PATTERN = (
     r"(?:tell|explain|show)(?: to)?(?: me| us)?|"
     r"(?:do you(?! know how to)|does anyone|does anybody|does someone) (?:happen to )?know|"
     r"(?:would|do) you mind (?:telling|explaining to|showing) me|i was hoping you could tell me|"
-    r"i (?:would like|want|need) to (?:know|ask)|i (?:(?:was|am) (?:just )?wondering|wonder)|help me understand|"
-    r"any idea)[,:]? (?=how |wh(?!ether)))?"
+    rf"{_I_WONDER}|help me understand|any idea)[,:]? (?=how |wh(?!ether)))?"
 )
 """Openings of a question that do not change it: "Good morning", "could you please tell me"."""
 
 WHETHER_PATTERN = (
-    r"(?:i (?:would like|want|need) to (?:know|ask)|i (?:(?:was|am) (?:just )?wondering|wonder)|"
-    r"do you (?:happen to )?know|does (?:anyone|anybody) know|any idea) (?:if|whether) (?=[^,]*$)(?!.* or not\b)"
+    rf"(?:{_I_WONDER}|do you (?:happen to )?know|does (?:anyone|anybody) know|any idea) (?:if|whether) "
+    r"(?=[^,]*$)(?!.* or not\b)"
 )
 """Openings of a question answered by yes or no; not "tell me if", which may ask to be told later."""
 
 REQUEST_PATTERN = (
-    r"(?:(?:can|could|will|would) you (?:please |kindly )?|i (?:would like|want|need) you to |please )?"
+    rf"(?:{_CAN_YOU}|i (?:would like|want|need) you to |please )"
     r"(?:help me (?=(?:find|write|draft)\b))?"
     r"(calculate|compare|describe|draft|explain|find(?= me )|give(?= me )|list|plan|proofread|recommend|rewrite|"
     r"suggest|summari[sz]e|translate|write) "
@@ -59,7 +60,7 @@ REQUEST_PATTERN = (
 """Openings that ask for a text, as a question or an order; the group is the verb."""
 
 TELL_ME_PATTERN = (
-    r"^(?:please |kindly )?(?:(?:can|could|will|would) you (?:please |kindly )?)?tell me "
+    rf"^(?:please |kindly )?{_CAN_YOU}tell me "
     r"(?=(?:the|your|my|our) \w+(?: \w+){0,5}[?.! ]*$)"
 )
 """Openings that ask for something by name: "please tell me my balance", for "what is my balance"."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from functools import lru_cache
-from itertools import chain, pairwise
+from itertools import chain, dropwhile, pairwise
 from typing import NamedTuple
 
 from langmem_adapters.experience.verifier.forms import ACRONYMS, NAMESAKES, is_optional
@@ -139,15 +139,16 @@ class Reading(NamedTuple):
 def read(text: str) -> Reading:
     """Read a request."""
     plain = normalize_signs(text[:MAX_COMPARED_CHARS]).replace('""', '"')
+    cased = "" if plain.upper() == plain else plain  # where all are capitals, they say nothing
     numerals = _numerals(plain)
     may_be_title = any(numeral != "I" or word == "war" for word, numeral in numerals)
     with_figures = _NUMBERED_TITLE.sub(_roman_to_figures, plain) if may_be_title else plain
-    spelled = normalize_spelling(_lowercase(with_figures)).lstrip()
+    spelled = normalize_spelling(_lowercase(with_figures) if cased else with_figures.lower()).lstrip()
     opened = _CLOSING.sub("", _OPENING.sub("", spelled, count=1), count=1)
     normalized = _normalize_wording(opened)
     all_words = [*chain.from_iterable(_words_in(normalized.split()))]
     words = [word for word in all_words if word not in POLITE_WORDS]
-    capitalized = _capitalized_words(plain)
+    capitalized = _capitalized_words(cased)
     names = {word for word in _STOP_WORD_NAMES & capitalized if re.search(rf"\b{word.upper()}\b", plain)}
     stop_words = STOP_WORDS - names
     stems = [stem_of(word) for word in words]
@@ -158,7 +159,7 @@ def read(text: str) -> Reading:
     ]
     month = {"may"} if _MAY_AS_MONTH.search(plain) else set()  # the only month that is also a common word
     english = _is_english(words, names=capitalized)
-    numbers = [word for word in words if word[0].isdigit() or (word[0] == "-" and word[1:2].isdigit())]
+    numbers = [word for word in words if word.removeprefix("-")[:1].isdigit()]
     if not english and not _UNSPACED_SCRIPT.search(plain):
         numbers += GROUPED_DIGITS.findall(plain)  # in many languages, 1,250 is 1.25
     return Reading(
@@ -171,9 +172,9 @@ def read(text: str) -> Reading:
         numerals=numerals,
         units=frozenset(UNITS[word] for word in words if word in UNITS) | month | cased_units(plain),
         symbols=symbols(plain, english=english),
-        quoted=_quotations(plain),
-        namesakes=_namesakes(plain, words),
-        code=_identifiers(plain) | _capital_stop_words(plain),
+        quoted=_quotations(cased or plain.lower()),
+        namesakes=_namesakes(cased, words),
+        code=_capital_stop_words(cased).union(*_identifiers_in(plain.split())),
         snippets=Snippets(),
         has_data=False,
         frame="whether" if _ASKS_WHETHER.match(opened) else question_frame(normalized.strip()),
@@ -197,8 +198,6 @@ def _roman_to_figures(match: re.Match[str]) -> str:
 
 def _lowercase(text: str) -> str:
     """The text in lower case, except for a letter that is a name and would be a stop word: the A of "Terminal A"."""
-    if text.upper() == text:
-        return text.lower()
     return "".join(part if n % 2 else part.lower() for n, part in enumerate(_CAPITAL_LETTER.split(text)))
 
 
@@ -229,10 +228,10 @@ def _split_word(word: str) -> list[str]:  # noqa: PLR0911 - a ladder
     word = MISSPELLINGS.get(word, word)
     if word in NUMBER_WORDS:
         return [NUMBER_WORDS[word]]
-    if word[0].isdigit() or word[0] in "+-" or word.startswith("http") or "@" in word:
-        return [word] if any(character.isalnum() for character in word) else []
-    if not any(character.isalnum() for character in word):
+    if not any(map(str.isalnum, word)):
         return []
+    if word[0].isdigit() or word[0] in "+-" or word.startswith("http") or "@" in word:
+        return [word]
     if _UNSPACED_SCRIPT.search(word):
         return list(word)
     if all(len(part) <= 1 for part in word.split(".")) or word.startswith("non-"):
@@ -243,42 +242,28 @@ def _split_word(word: str) -> list[str]:  # noqa: PLR0911 - a ladder
 
 
 def _courtesies(words: list[str]) -> frozenset[str]:
-    start = next((n for n, word in enumerate(words) if word not in POLITE_WORDS), len(words))
-    return frozenset(COURTESIES[word] for word in words[start:] if word in POLITE_WORDS)
+    return frozenset(COURTESIES[word] for word in dropwhile(POLITE_WORDS.__contains__, words) if word in COURTESIES)
 
 
 def _capitalized_words(text: str) -> frozenset[str]:
-    """Words in capitals, or with a capital within a sentence; none, if the whole text is in capitals."""
-    if text.upper() == text:
-        return frozenset()
+    """Words with a capital within a sentence, or within the word."""
     capitalized: set[str] = set()
-    at_sentence_start = True
-    for first, others, ends_sentence in _capitalized_in(text.split()):
-        capitalized |= others if at_sentence_start else first | others
-        at_sentence_start = at_sentence_start if ends_sentence is None else ends_sentence
+    word_before = "."
+    for word in chain.from_iterable(_cased_words_in(text.split())):
+        if word[0].isupper() and (word_before not in _SENTENCE_ENDS or any(map(str.isupper, word[1:]))):
+            capitalized.update(re.split(r"[-']", word.lower()))
+        word_before = word
     return frozenset(capitalized - _NEVER_NAMES)
 
 
 @cached_per_piece
-def _capitalized_in(piece: str) -> tuple[frozenset[str], frozenset[str], bool | None]:
-    """Capitalised words of a piece: its first, unless a sentence begins there; the others; whether one ends there."""
-    first: set[str] = set()
-    others: set[str] = set()
-    before = None
-    for word in _WORD.findall(piece):
-        if word[0].isupper():
-            has_inner_capital = any(character.isupper() for character in word[1:])
-            if has_inner_capital or before not in _SENTENCE_ENDS:
-                target = first if before is None and not has_inner_capital else others
-                target.update(part.lower() for part in re.split(r"[-']", word))
-        before = word
-    return frozenset(first), frozenset(others), None if before is None else before in _SENTENCE_ENDS
+def _cased_words_in(piece: str) -> list[str]:
+    return _WORD.findall(piece)
 
 
 def _quotations(text: str) -> frozenset[str]:
     if not _QUOTATION_MARK.search(text):
         return frozenset()
-    text = text.lower() if text.isupper() else text
     quotations = (next(filter(None, match.groups())) for match in _QUOTATION.finditer(text))
     return frozenset(" ".join(_HYPHEN.sub(" ", _lower_unless_label(q)).split()).rstrip(" .,!") for q in quotations)
 
@@ -291,7 +276,7 @@ def _lower_unless_label(quotation: str) -> str:
 def _namesakes(text: str, words: Iterable[str]) -> frozenset[tuple[str, bool]]:
     """Namesakes within a sentence; none, if the text does not begin with a capital: its names may be in lower case."""
     candidates = NAMESAKES.intersection(words)
-    if not candidates or text.upper() == text or not text.lstrip()[:1].isupper():
+    if not candidates or not text.lstrip()[:1].isupper():
         return frozenset()
     namesakes = set()
     for line in text.splitlines():
@@ -304,31 +289,22 @@ def _namesakes(text: str, words: Iterable[str]) -> frozenset[tuple[str, bool]]:
     return frozenset(namesakes)
 
 
-def _identifiers(text: str) -> frozenset[str]:
-    """Identifiers, and numbers with letters; none has a space in it."""
-    return frozenset().union(*_identifiers_in(text.split()))
-
-
 def _capital_stop_words(text: str) -> frozenset[str]:
     """Stop words and optional ones in capitals: "Terminal A", the OR of "an OR gate", UNION ALL; not "I".
 
     A single letter is given with the word before it.
     """
-    matches = [match for match in _CAPITAL_WORD.finditer(text) if match[1] != "I" and _is_minor(match[1].lower())]
-    if not matches or text.upper() == text:
-        return frozenset()
-    words = {match[1] for match in matches if len(match[1]) > 1}
-    letters = [match for match in matches if len(match[1]) == 1]
-    return frozenset(words | {f"{text[: match.start()].rsplit(maxsplit=1)[-1]} {match[1]}" for match in letters})
-
-
-def _is_minor(word: str) -> bool:
-    return word in STOP_WORDS or is_optional(word)
+    words = set()
+    for match in _CAPITAL_WORD.finditer(text):
+        word, lower = match[1], match[1].lower()
+        if word != "I" and (lower in STOP_WORDS or is_optional(lower)):
+            words.add(word if len(word) > 1 else f"{text[: match.start()].rsplit(maxsplit=1)[-1]} {word}")
+    return frozenset(words)
 
 
 @cached_per_piece
 def _identifiers_in(piece: str) -> frozenset[str]:
-    """Identifiers, and numbers with letters that are no unit or scale: "iPhone 5s", "OnePlus 3T"."""
+    """Identifiers, and numbers with letters that are no unit or scale: "iPhone 5s", "OnePlus 3T"; none has a blank."""
     numbers = {match[0] for match in _NUMBER_WITH_LETTERS.finditer(piece) if match[1].lower() not in _NUMBER_SUFFIXES}
     return frozenset(match[0].removesuffix("()") for match in _CODE.finditer(piece)) | numbers
 

@@ -32,7 +32,7 @@ _OPERATOR = re.compile(r"[=<>!+*/%&|^-]?=|[<>|^*%@]|<<|>>|\*\*|//|&&|\|\||->|=>|
 _SUM_OPERATORS = frozenset("+-/")
 _NOT_A_FORMULA = re.compile(r"[+*/<>=-]\s*[+*/<>=-]|[\"'\[]")
 _CURLY_QUOTES = re.compile("[“”‘’]")  # noqa: RUF001 - meant
-_QUOTED = re.compile(r"“([^“”]+)”")
+_QUOTED = re.compile(r"^“([^“”]+)”$")
 _SPACED_SIGN = re.compile(r"(?:(?<!\s)\s+|)([+*/<>=-])\s*")  # each run of blanks is matched once, from its first
 _LOGICAL_WORDS = frozenset(("and", "if", "not", "or", "return", "while"))
 _CODE_INTRODUCTION = re.compile(
@@ -133,22 +133,18 @@ def _read_fences(text: str) -> _Fences:
 def _classified_lines(lines: list[str], fenced: Collection[str]) -> list[_Line]:
     """The lines without common indentation, of prose and of data; only blank lines between lines of data are kept."""
     indentation = _indentation(lines)
-    classified = [_Line(line, line.strip() not in fenced and _is_prose(line[indentation:])) for line in lines]
-    filled = [n for n, line in enumerate(classified) if line.text]
-    if filled and not any(classified[n].is_prose for n in filled):  # one line must be the instruction
-        begins_with_code = any(_code_runs(classified[filled[0]].text.split()))
-        n = filled[-1] if begins_with_code else filled[0]
-        classified[n] = _Line(classified[n].text, is_prose=True)
-    indentation = _indentation(line.text for line in classified if not line.is_prose)
+    are_prose = [line.strip() not in fenced and _is_prose(line[indentation:]) for line in lines]
+    filled = [n for n, line in enumerate(lines) if line]
+    if filled and not any(are_prose):  # one line must be the instruction
+        begins_with_code = any(_code_runs(lines[filled[0]].split()))
+        are_prose[filled[-1] if begins_with_code else filled[0]] = True
+    data = {n for n in filled if not are_prose[n]}
+    indentation = _indentation(lines[n] for n in data)
     return [
-        line if line.is_prose else _Line(line.text[indentation:], is_prose=False)
-        for before, line, after in zip([None, *classified], classified, [*classified[1:], None], strict=False)
-        if line.text or (_is_data(before) and _is_data(after))
+        _Line(line if is_prose else line[indentation:], is_prose)
+        for n, (line, is_prose) in enumerate(zip(lines, are_prose, strict=True))
+        if line or data.issuperset((n - 1, n + 1))
     ]
-
-
-def _is_data(line: _Line | None) -> bool:
-    return line is not None and bool(line.text) and not line.is_prose
 
 
 def _indentation(lines: Iterable[str]) -> int:
@@ -170,10 +166,11 @@ def _to_parts(lines: Iterable[_Line], marked: Collection[str]) -> Parts:
     prose_lines = 0
     for line in lines:
         if line.is_prose:
-            text, line_snippets = _extract_marked(line.text, marked)
-            prose.append(text)
-            snippets += line_snippets
-            prose_lines += not _is_courtesy(text)
+            pieces = [*_split_prose(line.text, marked)]
+            text = " ".join(_PLACEHOLDER if isinstance(piece, _Code) else piece for piece in pieces)
+            prose.append(_FINAL_PLACEHOLDER.sub("", text))
+            snippets += (piece for piece in pieces if isinstance(piece, _Code))
+            prose_lines += not _is_courtesy(prose[-1])
         else:
             snippets.append(line.text)
             places.append(prose_lines)
@@ -186,46 +183,43 @@ def _is_courtesy(line: str) -> bool:
     return POLITE_WORDS.issuperset(word.strip(_END_PUNCTUATION).lower() for word in line.split())
 
 
-def _extract_marked(line: str, marked_code: Collection[str]) -> tuple[str, list[str]]:
-    """A line of prose with placeholders for its pieces of code, and these pieces."""
+class _Code(str):
+    """Code within a line of prose."""
+
+    __slots__ = ()
+
+
+def _split_prose(line: str, marked_code: Collection[str]) -> Iterator[str]:
+    """The words of a line of prose, and its code."""
     present = sorted((code for code in marked_code if code in line), key=len, reverse=True)
     pattern = re.compile("|".join([*(rf"`?(?<!\w){re.escape(code)}(?!\w)`?" for code in present), _BACKTICKED.pattern]))
-    words: list[str] = []
-    snippets: list[str] = []
     start = 0
     for match in pattern.finditer(line):
         code = match[0].strip("`")
         if code in marked_code or not _PLAIN_NAME.fullmatch(code):
-            words_before, snippets_before = _extract_unmarked(line[start : match.start()])
-            words += [*words_before, _PLACEHOLDER]
-            snippets += [*snippets_before, code.strip()]
+            yield from _split_unmarked(line[start : match.start()])
+            yield _Code(code.strip())
             start = match.end()
-    last_words, last_snippets = _extract_unmarked(line[start:])
-    words += last_words
-    snippets += last_snippets
-    return _FINAL_PLACEHOLDER.sub("", " ".join(words)), snippets
+    yield from _split_unmarked(line[start:])
 
 
 @lru_cache(maxsize=_MAX_CACHED_LINES)
-def _extract_unmarked(text: str) -> tuple[Sequence[str], Sequence[str]]:
-    """The words of a text without backticks, with placeholders for code after a colon or with signs; and this code."""
+def _split_unmarked(text: str) -> Sequence[str]:
+    """The words of a text without backticks, and its code, which follows a colon or has signs."""
     introduction = _CODE_INTRODUCTION.search(text) if ":" in text else None
     spans = [match.span() for match in _PIECE.finditer(text, 0, introduction.end() if introduction else len(text))]
     pieces = [text[start:end] for start, end in spans]
-    words: list[str] = []
-    snippets: list[str] = []
+    split: list[str] = []
     done = 0
     for start, end in _code_runs(pieces if text.isascii() else [*map(normalize_signs, pieces)]):
-        words += [*pieces[done:start], _PLACEHOLDER]
         code = text[spans[start][0] : spans[end - 1][1]]
-        snippets.append(_compact_formula(code.rstrip(_end_punctuation(code, pieces[end:]))))
+        split += [*pieces[done:start], _Code(_compact_formula(code.rstrip(_end_punctuation(code, pieces[end:]))))]
         done = end
-    words += pieces[done:]
+    split += pieces[done:]
     if introduction and (introduced_code := text[introduction.end() :].strip()):
         is_pattern = introduction[1].lower() in _ENDS_THAT_MATTER
-        snippets.append(introduced_code if is_pattern else introduced_code.rstrip(".?!"))
-        words.append(_PLACEHOLDER)
-    return words, snippets
+        split.append(_Code(introduced_code if is_pattern else introduced_code.rstrip(".?!")))
+    return split
 
 
 def _end_punctuation(code: str, next_pieces: Sequence[str]) -> str:
@@ -245,8 +239,6 @@ def _code_runs(pieces: Sequence[str]) -> Iterator[tuple[int, int]]:
         matches or (has_sum and piece in _SUM_OPERATORS)
         for matches, piece in zip(_are_operators(pieces), pieces, strict=True)
     ]
-    if not (any(is_code) or any(is_operator) or any(piece[0] == "(" for piece in pieces)):
-        return
     i = 0
     while i < len(pieces):
         in_brackets = pieces[i].startswith("(") and i > 0 and pieces[i - 1].lower() in _LOGICAL_WORDS
@@ -274,7 +266,7 @@ def _are_code(piece: str) -> bool:
 
 def _compact_formula(code: str) -> str:
     """A formula without blanks around its signs, unless they may matter: x = 5 and x=5, [1 -2] and [1 - 2]."""
-    code = _QUOTED.sub(r'"\1"', code) if _QUOTED.fullmatch(code) else code  # what is quoted is code, not the marks
+    code = _QUOTED.sub(r'"\1"', code)  # what is quoted is code, not the marks
     if _CURLY_QUOTES.search(code):
         return code
     code = normalize_signs(code)

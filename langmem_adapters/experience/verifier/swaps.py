@@ -88,34 +88,34 @@ def swapped_words(left: Reading, right: Reading, alignment: Alignment) -> tuple[
     unmatched_texts = {word.text for side in unmatched_words(left, right, alignment) for word in side}
     if unmatched_texts <= _OMITTED_WORDS and (changed := _changed_preposition(left, right, pairs)):
         return changed
-    increasing = _longest_increasing(order)
-    if increasing == len(order):
+    if order == sorted(order):
         return None
     tells_steps = not _SEQUENCE_WORDS.isdisjoint(left.vocabulary & right.vocabulary)
     if len(order) > _MAX_SWAP_WORDS or tells_steps:
         return _misplaced_words(left, right, pairs)
     has_direction = not _DIRECTED_WORDS.intersection(left.words).isdisjoint(right.words)
     is_reworded = len(order) >= _MIN_REWORDED_WORDS and bool(unmatched) and not has_direction
-    for i, j in combinations(range(len(order)), 2):
-        if order[i] < order[j]:
-            continue
+    for i, j in _exchanged_positions(order):
         first, second = left.content[pairs[i][0]], left.content[pairs[j][0]]
-        restored = _longest_increasing(_exchange(order, i, j))
-        may_be_reworded = is_reworded and not (_is_named(first) and _is_named(second))
-        if restored < len(order) and (restored < increasing + 2 or may_be_reworded):
+        all_else_stays = _misplaced_positions(order) == [i, j]
+        if is_reworded and not all_else_stays and not (_is_named(first) and _is_named(second)):
             continue
-        is_adjacent = j == i + 1 or _move_with_neighbours(order, i, j)
-        if j == i + 2 and _share_neighbour(left, pairs[i][0], pairs[j][0]):
-            is_adjacent = True
+        have_same_neighbour = j == i + 2 and _share_neighbour(left, pairs[i][0], pairs[j][0])
+        is_adjacent = j == i + 1 or have_same_neighbour or _move_with_neighbours(order, i, j)
         if not _may_move(left, right, pairs[i], pairs[j], is_adjacent=is_adjacent):
             return first.text, second.text
     return None if unmatched else _swapped_phrases(left, right, pairs) or _rotated_words(left, order)
 
 
-def _exchange(order: Sequence[int], i: int, j: int) -> list[int]:
-    exchanged = [*order]
-    exchanged[i], exchanged[j] = exchanged[j], exchanged[i]
-    return exchanged
+def _exchanged_positions(order: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """The positions whose exchange puts two more items in order, or all."""
+    in_order = _longest_increasing(order)
+    for i, j in combinations(range(len(order)), 2):
+        if order[i] > order[j]:
+            exchanged = [*order[:i], order[j], *order[i + 1 : j], order[i], *order[j + 1 :]]
+            restored = _longest_increasing(exchanged)
+            if restored == len(order) or restored >= in_order + 2:
+                yield i, j
 
 
 def exchanged_small_words(left: Reading, right: Reading) -> tuple[str, str] | None:
@@ -187,13 +187,10 @@ def _are_interchangeable(
 
 def _misplaced_words(left: Reading, right: Reading, pairs: Sequence[_Pair]) -> tuple[str, str] | None:
     """The first two words out of place; None, if there are none, or only two that may move, as around "and"."""
-    sorted_positions = sorted(right_index for _, right_index, _ in pairs)
-    moved = [pair for pair, position in zip(pairs, sorted_positions, strict=True) if pair[1] != position]
-    if len(moved) == _TWO_WORDS:
-        is_adjacent = pairs.index(moved[1]) == pairs.index(moved[0]) + 1
-        if _may_move(left, right, *moved, is_adjacent=is_adjacent):
-            return None
-    return left.content[moved[0][0]].text, left.content[moved[1][0]].text
+    i, j, *others = _misplaced_positions([right_index for _, right_index, _ in pairs])
+    if not others and _may_move(left, right, pairs[i], pairs[j], is_adjacent=j == i + 1):
+        return None
+    return left.content[pairs[i][0]].text, left.content[pairs[j][0]].text
 
 
 def _is_named(word: Word) -> bool:
@@ -219,24 +216,22 @@ def _share_neighbour(reading: Reading, *positions: int) -> bool:
 def _swapped_phrases(left: Reading, right: Reading, pairs: Sequence[_Pair]) -> tuple[str, str] | None:
     """Two phrases that changed places around words that stayed: "my big dog bit a cat", "a cat bit my big dog"."""
     phrases = [pair for k, pair in enumerate(pairs) if k == 0 or pair[1] != pairs[k - 1][1] + 1]
-    order = [right_index for _, right_index, _ in phrases]
-    for i in range(len(order)):
-        for j in range(i + 2, len(order)):
-            if _exchange(order, i, j) != sorted(order):
-                continue
-            first, second = left.content[phrases[i][0]], left.content[phrases[j][0]]
-            prepositions = [_preposition(left, word) for word in (first, second)]
-            if CONJUNCTIONS.intersection(left.words[first.place : second.place]) and not any(prepositions):
-                continue  # clauses, whose order does not matter
-            right_words = right.content[phrases[i][1]], right.content[phrases[j][1]]
-            if sorted(prepositions) == sorted(_preposition(right, word) for word in right_words):
-                return first.text, second.text
-    return None
+    misplaced = _misplaced_positions([right_index for _, right_index, _ in phrases])
+    if len(misplaced) != _TWO_WORDS or misplaced[1] == misplaced[0] + 1:
+        return None
+    pair, other_pair = (phrases[position] for position in misplaced)
+    first, second = left.content[pair[0]], left.content[other_pair[0]]
+    prepositions = [_preposition(left, word) for word in (first, second)]
+    if CONJUNCTIONS.intersection(left.words[first.place : second.place]) and not any(prepositions):
+        return None  # clauses, whose order does not matter
+    right_words = right.content[pair[1]], right.content[other_pair[1]]
+    have_same_prepositions = sorted(prepositions) == sorted(_preposition(right, word) for word in right_words)
+    return (first.text, second.text) if have_same_prepositions else None
 
 
 def _rotated_words(left: Reading, order: Sequence[int]) -> tuple[str, str] | None:
     """Two of three or more words that moved singly: "Lock A, open B and clean C", "open A, clean B and lock C"."""
-    misplaced = [position for position, right_index in enumerate(order) if right_index != position]
+    misplaced = _misplaced_positions(order)
     moved_singly = all(after > before + 1 for before, after in pairwise(misplaced))
     if not moved_singly or len(misplaced) <= _TWO_WORDS:
         return None
@@ -298,6 +293,11 @@ def _pronoun_prepositions(reading: Reading) -> dict[str, str]:
     """The prepositions directly before pronouns, by pronoun: to bark "at" me."""
     pairs = pairwise(reading.words)
     return {pronoun: word for word, pronoun in pairs if pronoun in _PRONOUNS and word in PREPOSITIONS}
+
+
+def _misplaced_positions(order: Sequence[int]) -> list[int]:
+    """The positions of the items that would be elsewhere, if they were sorted."""
+    return [n for n, (item, sorted_item) in enumerate(zip(order, sorted(order), strict=True)) if item != sorted_item]
 
 
 def _longest_increasing(order: Sequence[int]) -> int:

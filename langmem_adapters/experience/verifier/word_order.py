@@ -80,7 +80,7 @@ def rearranged_words(left: Reading, right: Reading) -> set[str]:
     if is_repeated and left.stems != right.stems and sorted(left.words) == sorted(right.words):
         return {word for word, other in zip(left.words, right.words, strict=True) if word != other}
     left_words, right_words = essential_words(left), essential_words(right)
-    if not left.english or left.words == right.words or left_words == right_words:
+    if not left.english or left_words == right_words:
         return set()
     negations_only = CONJUNCTIONS & left.vocabulary or sorted(left_words) != sorted(right_words)
     rebound = _rebound_words(left, right, NEGATIONS if negations_only else _PHRASE_OPENERS)

@@ -100,6 +100,12 @@ PLURAL_ONLY_NOUNS = word_set("""arms customs damages dates forces futures glasse
 CONJUNCTIONS = word_set("and or vs versus nor")
 """Words that join things whose order does not matter."""
 
+BE_FORMS = word_set("am is are was were be been being")
+PASSIVE_AUXILIARIES = BE_FORMS | word_set("get gets got getting")
+MODALS = word_set("can could may might must shall should will would")
+FINITE_VERBS = MODALS | word_set("am is are was were do does did has have had")
+"""Verbs that stand beside others, in their finite forms."""
+
 NUMBER_WORDS = base_forms("""0 zero, 2 two twice, 3 three third, 4 four fourth, 5 five fifth, 6 six sixth, 7 seven
     seventh, 8 eight eighth, 9 nine ninth, 10 ten tenth, 11 eleven eleventh, 12 twelve dozen twelfth, 13 thirteen
     thirteenth, 14 fourteen fourteenth, 15 fifteen fifteenth, 16 sixteen sixteenth, 17 seventeen seventeenth, 18
