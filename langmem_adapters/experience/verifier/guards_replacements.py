@@ -74,7 +74,7 @@ def words(left: Reading, right: Reading, alignment: Alignment) -> str:
 
 
 def details(left: Reading, right: Reading, alignment: Alignment) -> str:
-    """A text with a context must have the same words as one nearly the same, but for synonyms and those that say little."""
+    """A text with a context must have the words of one nearly the same, but for synonyms and those that say little."""
     if not has_context(left, right):
         return ""
     max_edits = max(_MIN_NEAR_EDITS, int(_MAX_DIFFERING_SHARE * max(len(left.words), len(right.words))))
