@@ -187,3 +187,8 @@ def refusal(guard: str, one: Iterable[str], other: Iterable[str]) -> str:
 def is_short(left: Reading, right: Reading) -> bool:
     """Whether both texts are so short that each replaced word matters."""
     return max(len(left.words), len(right.words)) <= _MAX_SHORT_TEXT_WORDS
+
+
+def has_context(left: Reading, right: Reading) -> bool:
+    """Whether both say more than a short question: several sentences, or many words."""
+    return min(left.sentences, right.sentences) > 1 or not is_short(left, right)

@@ -17,6 +17,7 @@ _DATE_UNITS = _DAY_PARTS.union(DAYS, MONTHS)
 _TIME_WORDS = "|".join((*str.split("spring summer autumn winter"), *sorted(_DAY_PARTS), *DAYS, *MONTHS))
 _TIME = rf"({_TIME_WORDS}|\d[\d:.]{{0,20}})s?(?: ?[ap]m)?"
 _HALF_OF_DAY = re.compile(r"\d ?([ap])\.?m\b")
+_POINTED_TIME = re.compile(rf"\b(?:this|that) (?:day|night|week|month|quarter|year|{_TIME_WORDS})\b")
 _SPAN = re.compile(rf"\b{_TIME}(?:-| (?:to|through|till|until) ){_TIME}|\bbetween {_TIME} and {_TIME}")
 
 
@@ -52,6 +53,9 @@ def units(left: Reading, right: Reading, _: Alignment) -> str:
         return refusal("units", left_only, right_only)
     if halves := {*_HALF_OF_DAY.findall(left.text)} ^ {*_HALF_OF_DAY.findall(right.text)}:
         return refusal("units", [f"{half}m" for half in halves], ())
+    one, other = ({*_POINTED_TIME.findall(reading.text)} for reading in (left, right))
+    if one and other and one != other:
+        return refusal("units", one - other, other - one)
     common_words, spans = left.vocabulary & right.vocabulary, _spans(left) ^ _spans(right)
     return refusal("units", {end for span in spans if common_words.issuperset(span) for end in span}, ())
 

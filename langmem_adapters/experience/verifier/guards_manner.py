@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from langmem_adapters.experience.verifier.alignment import Alignment, is_short, refusal
+from langmem_adapters.experience.verifier.alignment import Alignment, has_context, refusal
 from langmem_adapters.experience.verifier.forms import is_optional
 from langmem_adapters.experience.verifier.guards_replacements import surrounding_stems
 from langmem_adapters.experience.verifier.phrases import is_superlative
@@ -75,8 +75,7 @@ def plurals(left: Reading, right: Reading, alignment: Alignment) -> str:
     A word with an article is not a name: a python, Python. What is to be written or extracted, and, where
     the texts are the same beside it, what is said in more than a short question: a title, titles.
     """
-    has_context = min(left.sentences, right.sentences) > 1 or not is_short(left, right)
-    if has_context and surrounding_stems(left, ()) == surrounding_stems(right, ()):
+    if has_context(left, right) and surrounding_stems(left, ()) == surrounding_stems(right, ()):
         return refusal("plurals", *_differing_in_number(left, right))
     left_objects, right_objects = _requested_objects(left), _requested_objects(right)
     for i, j, _ in alignment.pairs:

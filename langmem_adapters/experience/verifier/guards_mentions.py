@@ -6,7 +6,7 @@ import re
 
 from langmem_adapters.experience.verifier.alignment import Alignment, common_start, refusal
 from langmem_adapters.experience.verifier.reading import Reading
-from langmem_adapters.experience.verifier.words import CONJUNCTIONS, FINITE_VERBS, PREPOSITIONS, STOP_WORDS
+from langmem_adapters.experience.verifier.words import BE_FORMS, CONJUNCTIONS, FINITE_VERBS, PREPOSITIONS, STOP_WORDS
 from langmem_adapters.language.lists import word_set
 
 _DETERMINERS = word_set("a an the my our your this that these those its")
@@ -16,7 +16,8 @@ _INTERCHANGEABLE = (
     _DETERMINERS,
     PREPOSITIONS | {"like"},
     _PRONOUNS,
-    FINITE_VERBS | word_set("be been being"),
+    FINITE_VERBS - word_set("has have had") | word_set("be been being"),
+    FINITE_VERBS - BE_FORMS,
     word_set("each every"),
     word_set("i you we"),
     word_set("what which who whom that it"),

@@ -5,10 +5,18 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from itertools import groupby
+from itertools import groupby, pairwise
 from operator import ne
 
-from langmem_adapters.experience.verifier.alignment import Alignment, edit_distance, is_short, refusal, unmatched_words
+from langmem_adapters.experience.verifier.alignment import (
+    MODALS,
+    Alignment,
+    edit_distance,
+    has_context,
+    is_short,
+    refusal,
+    unmatched_words,
+)
 from langmem_adapters.experience.verifier.forms import is_optional
 from langmem_adapters.experience.verifier.reading import Reading, Word
 from langmem_adapters.experience.verifier.words import ARTICLES, NEGATIONS, STOP_WORDS, is_past
@@ -17,6 +25,7 @@ from langmem_adapters.language.lists import group_names, word_set
 _MAX_MEDIUM_TEXT_WORDS = 60
 _MAX_REPLACED_WORDS = 2
 _MAX_EDITED_SHARE = 0.4  # of the words beside the same data
+_MIN_NEAR_EDITS = 3  # of words, by which texts with a context may differ and still be near
 _MAX_DIFFERING_SHARE = 0.15  # of the words of a text; if more differ, it is reworded
 _MODALS = frozenset(("can", "could", "should", "will", "would"))
 _SAME_MODALS = frozenset(("can", "could")), frozenset(("will", "would"))
@@ -24,12 +33,13 @@ _OTHERS = word_set("he it she they")
 """Whoever does not ask for instructions: "how could he know" is not "how would he know"."""
 _NEGLIGIBLE_WORDS = ARTICLES | word_set("""although also am and any are be been being can could do does even got has
     have having he his i is it its just my of on or our please really she so some still that their then they think this
-    though too somehow use using we what which why you your""")
+    though too somehow use using was we were what which why you your""")
 """Words that may be added or left out without a difference, or that other guards compare."""
 _BEFORE_REPLACED = word_set("my your his her our their its how what which whose")
 """Words that may stand before one word that replaces another: "my boss", "someone"; "which port", "how many hosts"."""
 _NUMBERS_OF_VERBS = group_names("is are, was were, does do, has have")
 _CONDITION_WORDS = {"when": "if", "whether": "if", "during": "in"}
+_OPEN_WORDS = frozenset(("how", "what"))  # after which other guards compare modals
 _WHETHER = re.compile(r"\bwhether\b|\b(?:ask|check|know|see|sure|tell|wonder)(?:s|ed|ing)?(?: me| us)? if\b")
 
 
@@ -57,10 +67,10 @@ def words(left: Reading, right: Reading, alignment: Alignment) -> str:
 
 
 def details(left: Reading, right: Reading, alignment: Alignment) -> str:
-    """A long text that is nearly the same must have the same words, but for synonyms and those that say little."""
-    if is_short(left, right):
+    """A text with a context must have the words of one nearly the same, but for synonyms and those that say little."""
+    if not has_context(left, right):
         return ""
-    max_edits = max(_MAX_REPLACED_WORDS, int(_MAX_DIFFERING_SHARE * max(len(left.words), len(right.words))))
+    max_edits = max(_MIN_NEAR_EDITS, int(_MAX_DIFFERING_SHARE * max(len(left.words), len(right.words))))
     is_near = edit_distance(left.stems, right.stems, max_edits) <= max_edits
     whens = left.words.count("when") - right.words.count("when")
     if whens and whens * (len(_WHETHER.findall(left.text)) - len(_WHETHER.findall(right.text))) < 0:
@@ -73,7 +83,8 @@ def details(left: Reading, right: Reading, alignment: Alignment) -> str:
         return ""
     pairs = ((left.content[i], right.content[j]) for i, j, similarity in alignment.pairs if similarity < 1)
     variants = ((one.text, other.text) for one, other in pairs if not _differ_in_tense(one, other))
-    negligible = _NEGLIGIBLE_WORDS.union(*variants)
+    asked = (after for reading in (left, right) for before, after in pairwise(reading.words) if before in _OPEN_WORDS)
+    negligible = _NEGLIGIBLE_WORDS.union(*variants, MODALS.intersection(asked))
     if not is_near:
         negligible |= STOP_WORDS | {word for word in left_only | right_only if is_optional(word)}
     return refusal("details", left_only.keys() - negligible, right_only.keys() - negligible)

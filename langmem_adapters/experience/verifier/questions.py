@@ -33,7 +33,8 @@ QUESTION_FRAMES = (
 
 OPENING_PATTERN = (
     r"(?:good (?:morning|afternoon|evening)\b(?! to)[\s,.!:-]*)?"
-    r"(?:(?:please|pls|plz|kindly|so|ok|okay|well|basically|hello|hi|hey|excuse me|sorry)(?: there)?[,.!:-]+\s+|"
+    r"(?:(?:please|pls|plz|kindly|so|ok|okay|well|basically|seriously|omg|ugh|hello|hi|hey|excuse me|sorry)"
+    r"(?: there)?[,.!:-]+\s+|"
     r"请问,?\s*|(?:quick|short|just a(?: quick)?) question[,.!:-]+\s+|just wondering,?\s+)*"
     r"(?:(?:(?:please|pls|plz|kindly|so|ok|okay|well|hello|hi|hey|excuse me|sorry)\b[\s,.!:-]*)*"
     r"(?:(?:(?:can|could|will|would) (?:you|anyone|someone) (?:please |kindly |just )?)?"
@@ -135,7 +136,7 @@ MAKER_VERBS = {
     "painter": "painted", "creator": "created", "discoverer": "discovered", "winner": "won",
 }  # fmt: skip
 """Makers of things, and their verbs, in the past tense as things are made once: "who is the author of", "who wrote"."""
-MAKER_PATTERN = rf"who (?:is|was) the ({'|'.join(MAKER_VERBS)}) of "
+MAKER_PATTERN = rf"who (?:is|was) (?:the )?({'|'.join(MAKER_VERBS)}) of "
 
 QUESTION_WORDS = word_set("""wie wo wer wen wem wessen was wann warum wieso weshalb woher wohin welche welcher welches
     welchen welchem wieviel kann kannst können könnt könnte könnten darf dürfen muss müssen soll sollte ist sind hat

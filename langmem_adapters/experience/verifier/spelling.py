@@ -69,7 +69,7 @@ REPLACEMENTS: tuple[tuple[str, str | Callable[[re.Match[str]], str], str], ...] 
     (r"\bjust (?=in (?!case\b|time\b))|(?<=\bwith )just ", "only ", "just"),
     (r"(^|[.?!] )((?:are|do|does|did|is|was|were) (?:(?:a|an|my|the|your) )?\w+ )just (?!about\b|as\b|like\b|now\b)",
      r"\1\2only ", "just"),
-    (r"(?<=\bsay )thank you\b", "thanks", "thank"),
+    (r"\b(say [\"']?)thank you\b", r"\1thanks", "thank"),
     (r"\bwi-fi\b", "wifi", "fi"),
     (r"\bcapital city of\b", "capital of", "capital"),
     (r"\b((?:check|determine|find|know|see|tell|test|verify|sure)(?:d|s|ing)?(?: (?:out|me|us))?) whether(?! or\b)",
@@ -81,6 +81,8 @@ REPLACEMENTS: tuple[tuple[str, str | Callable[[re.Match[str]], str], str], ...] 
     (r"\bper favore\b|\bpor favor\b|\bs'il (?:te|vous) pla[iî]t\b", "please", "favore favor il"),
     (r"\bget in touch with\b", "contact", "touch"),
     (r"\bhow come\b", "why", "come"),
+    (r"\b(how|what|when|where|who|why) the (?:fuck|heck|hell)\b", r"\1", "fuck heck hell"),
+    (r"\bin order to\b", "to", "order"),
     (r"\b(all|any|anybody|anyone|anything|everybody|everyone|everything|nobody|none|nothing) but\b", r"\1 except",
      "but"),
     (r"\b(?:in|at) (?=(?:what|which) (?:time|year|month|day)\b)", "", "time year month day"),
@@ -93,7 +95,8 @@ REPLACEMENTS: tuple[tuple[str, str | Callable[[re.Match[str]], str], str], ...] 
     (r"\b((?:stop|prevent)(?:s|ped|ed|ping|ing)? (?:\w+ ){1,4}?)from (?=\w+ing\b)", r"\1",
      "stop stops stopped stopping stoped stoping prevent prevents prevented preventing preventped preventping"),
     (r"\bright now\b", "now", "right"),
-    (r"\bone (?=(?:second|minute|hour|day|week|month|year|cup|percent|metre|meter|mile|litre|liter)\b)", "1 ", "one"),
+    (r"\bone[ -](?=(?:second|minute|hour|day|week|month|year|cup|percent|metre|meter|mile|litre|liter)\b)", "1 ",
+     "one"),
     (r"\bone (?=(?:and|or|to) (?:a half|\d+|both|two|three|four|five|six|seven|eight|nine|ten)\b)", "1 ", "one"),
     (r"\beven though\b", "although", "though"),
     (r"\bokay\b", "ok", "okay"),
@@ -134,9 +137,9 @@ MISSPELLINGS = base_forms("""accommodation accomodation, account acount accout, 
     subscription subscripton subsciption, successful succesful sucessful, symptom symtom, symptoms symtoms,
     temperature temprature, the teh, their thier, tomorrow tommorow tommorrow tomorow, transfer tranfer, truly truely,
     until untill, vacuum vaccum vacume, warranty waranty, website webiste, wednesday wensday wednsday, weird wierd,
-    what waht, which wich whcih, with wiht, how hwo, writing writting, brulee brûlée, cafe café, cafes cafés,
-    cliche cliché, creme crème, crepe crêpe, crepes crêpes, facade façade, jalapeno jalapeño, jalapenos jalapeños,
-    naive naïve, pinata piñata, pokemon pokémon, puree purée""")
+    what waht, which wich whcih, while whilst, with wiht, how hwo, writing writting, brulee brûlée, cafe café,
+    cafes cafés, cliche cliché, creme crème, crepe crêpe, crepes crêpes, facade façade, jalapeno jalapeño,
+    jalapenos jalapeños, naive naïve, pinata piñata, pokemon pokémon, puree purée""")
 """The word meant, by common misspelling or accented form; none of these is another word."""
 
 MULTIPLIERS = {

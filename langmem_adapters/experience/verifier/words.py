@@ -79,7 +79,7 @@ OPTIONAL_WORDS = word_set("""some any really actually exactly ever very just als
     top way method thing possible likely know think people person someone anyone one own same different most many much
     all few other various certain particular several can could will would should may might must shall easy easily quick
     like go get make use give tell explain help want need try find let mean current currently now today nowadays still
-    yet even already always world life""")
+    yet even damn fucking already always world life""")
 """Content words that are often added or left out without a difference, in all their forms."""
 
 COURTESIES = group_names("""please kindly pls plz, thanks thank, hello hi hey, dear, bitte, danke, hallo, gracias, hola,
@@ -184,7 +184,7 @@ SYNONYMS = word_groups("""best good great top better ideal | way method mean tec
     bike bicycle | grandma granny grandmother | grandpa granddad grandfather | mum mom mother | dad father | probability
     chance likelihood | fridge refrigerator | sofa couch | info information | ad advert advertisement | rubbish garbage
     trash | timetable schedule | cv resume | config configuration | possible possibility | symptom sign | tallest
-    highest""")
+    highest | truck lorry | pharmacy drugstore | disappear vanish""")
 """Groups of words that may replace each other, in all their forms."""
 
 
