@@ -21,7 +21,6 @@ from langmem_adapters.expiry import Refresh
 from langmem_adapters.flow import Flow, arun, run, step
 from langmem_adapters.indexes import index_of, vectors_of
 from langmem_adapters.langchain.convert import from_message
-from langmem_adapters.langchain.threads.changed_questions import SENT_KEY
 from langmem_adapters.langchain.threads.conversation import conversation_of, latest_question, with_question
 from langmem_adapters.langchain.threads.prompt_budget import PromptBudget, memory_section, with_section
 from langmem_adapters.langchain.threads.recording import (
@@ -33,7 +32,7 @@ from langmem_adapters.langchain.threads.recording import (
     messages_so_far,
     record,
 )
-from langmem_adapters.langchain.threads.run_messages import RECORDED_KEY, THREAD_KEY, UNRECORDED_KEY, with_lost_messages
+from langmem_adapters.langchain.threads.run_messages import THREAD_KEY, UNRECORDED_KEY, with_lost_messages
 from langmem_adapters.langchain.threads.thread import SUMMARY_KEY
 from langmem_adapters.langchain.threads.view import Thread
 from langmem_adapters.longterm import LongTermMemory
@@ -56,7 +55,7 @@ try:
     from langgraph.runtime import Runtime
     from langgraph.types import Command
 
-    from langmem_adapters.langchain.threads.scope import Lookup, ScopeResolver, task_of
+    from langmem_adapters.langchain.threads.scope import Lookup, ScopeResolver, checked_owner, owner_mark, task_of
 except ImportError as error:
     raise MissingDependency("langchain", "langgraph") from error
 
@@ -77,6 +76,7 @@ class BrainState(AgentState[Any]):
     brain_knew: NotRequired[Annotated[list[str], PrivateStateAttr]]
     brain_first: NotRequired[Annotated[dict[str, str], PrivateStateAttr]]
     brain_sent: NotRequired[Annotated[dict[str, str], PrivateStateAttr]]
+    brain_owner: NotRequired[Annotated[str, PrivateStateAttr]]
 
 
 class BrainMemoryMiddleware(AgentMiddleware[Any, Any, Any], Shared):
@@ -249,18 +249,21 @@ class BrainMemoryMiddleware(AgentMiddleware[Any, Any, Any], Shared):
     # --- flows
 
     def _start_run(self, state: BrainState, runtime: Runtime[Any]) -> Flow[dict[str, Any] | None]:
-        brain = self._brain(self._scope(runtime))
+        scope = self._scope(runtime)
+        brain = self._brain(scope)
         first_id = next((message.id for message in convert_to_messages(state["messages"][:1])), None)
-        update = {THREAD_KEY: str(state.get(THREAD_KEY) or first_id or self._clock_and_ids["new_id"]())}
+        thread_mark = str(state.get(THREAD_KEY) or first_id or self._clock_and_ids["new_id"]())
+        update = {THREAD_KEY: thread_mark, **owner_mark(scope)}
         context = yield from self._attempt(step(brain.context), None)
         if context is not None:
-            thread = Thread(with_lost_messages(state)["messages"], update[THREAD_KEY], state, self._text_of)
+            thread = Thread(with_lost_messages(state)["messages"], thread_mark, state, self._text_of)
             update |= yield from self._attempt(initial_state_update(brain, thread, context), {})
             update[SUMMARY_KEY] = context.summary.text if context.summary else ""
         return {name: value for name, value in update.items() if state.get(name) != value} or None
 
     def _prepare_request(self, request: ModelRequest[Any]) -> Flow[tuple[ModelRequest[Any], list[BaseMessage]]]:
-        brain, system = self._brain(self._scope(request.runtime)), request.system_message
+        scope, system = checked_owner(self._scope(request.runtime), request.state), request.system_message
+        brain = self._brain(scope)
         state = with_lost_messages(request.state)
         mark = str(state.get(THREAD_KEY) or "")
         full_thread = Thread(state["messages"], mark, state, self._text_of)
@@ -315,15 +318,14 @@ class BrainMemoryMiddleware(AgentMiddleware[Any, Any, Any], Shared):
     def _finish_run(self, state: BrainState, scope: Callable[[], Scope], task: str) -> Flow[dict[str, Any] | None]:
         known = with_lost_messages(state)
         thread = Thread(known["messages"], str(state.get(THREAD_KEY) or ""), known, self._text_of)
-        recording = record(self._brain(scope()), thread, task=task, warn=self._warn)
-        recorded_count = yield from self._attempt(recording, None)
-        if recorded_count is None:
+        recording = record(self._brain(checked_owner(scope(), state)), thread, task=task, warn=self._warn)
+        recorded = yield from self._attempt(recording, None)
+        if recorded is None:
             count = yield from count_recorded(None, thread, Context(None, []))
             return {UNRECORDED_KEY: messages_so_far(thread, count)}
-        if not thread:
-            return None
+        recorded_count, update = recorded
         self._counts.add("recorded", recorded_count)
-        return {RECORDED_KEY: thread[-1].id, UNRECORDED_KEY: [], SENT_KEY: {}}
+        return update or None
 
     def _attempt(self, flow: Flow[T], fallback: T) -> Flow[T]:
         return (yield from self._outages.attempt(flow, fallback, self._on_error))

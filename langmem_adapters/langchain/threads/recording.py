@@ -199,8 +199,11 @@ def load_context(brain: BrainMemory, thread: Thread) -> Flow[tuple[Context, int]
     return context, (yield from count_recorded(brain, thread, context))
 
 
-def record(brain: BrainMemory, thread: Thread, *, task: str, warn: WarnOnce) -> Flow[int]:
-    """Append what a thread has said by now to its session, marked with the task; returns how many messages."""
+def record(brain: BrainMemory, thread: Thread, *, task: str, warn: WarnOnce) -> Flow[tuple[int, dict[str, Any]]]:
+    """Append what a thread has said by now to its session, marked with the task.
+
+    Returns how many messages that are, and the new state of the thread.
+    """
     context, start = yield from load_context(brain, thread)
     history = context.messages
     earlier = [to_message_leniently(message) for message in thread.state.get(UNRECORDED_KEY) or []]
@@ -213,7 +216,10 @@ def record(brain: BrainMemory, thread: Thread, *, task: str, warn: WarnOnce) -> 
     if summarized and new:
         new[-1] = new[-1].model_copy(update={"metadata": {**new[-1].metadata, SUMMARIZED_KEY: summarized}})
     yield from append_messages(brain, new, warn)
-    return len(new)
+    update: dict[str, Any] = {RECORDED_KEY: thread[-1].id, UNRECORDED_KEY: [], SENT_KEY: {}} if thread else {}
+    if start and not (history or context.summary):  # it expired, or was cleared, while the run was interrupted
+        update[OLDER_KEY] = thread[start - 1].id
+    return len(new), update
 
 
 def first_unrecorded_position(thread: Thread, start: int) -> int:

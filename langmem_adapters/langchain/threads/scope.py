@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextvars import copy_context
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from langgraph.runtime import Runtime
 
 from langmem_adapters.errors import ConfigurationError
-from langmem_adapters.keys import SUBAGENT_SUFFIX
+from langmem_adapters.keys import SUBAGENT_SUFFIX, fingerprint
 from langmem_adapters.model import Scope
 from langmem_adapters.validation import id_text
 
 Lookup: TypeAlias = str | Callable[[Runtime[Any]], object]
 """An id, or a function that finds it in the runtime of a run."""
+
+OWNER_KEY: Final = "brain_owner"
+"""Key in a thread's state: a fingerprint of the tenant and the user for whom its latest run began."""
 
 _TOOLS_NODE = "tools"  # what create_agent calls the node in which tools run
 
@@ -66,6 +69,22 @@ class ScopeResolver(NamedTuple):
         """A function that finds the scope later, in the present context: a user's function may ask for its run."""
         context = copy_context()
         return lambda: context.run(lambda: self(runtime))
+
+
+def owner_mark(scope: Scope) -> dict[str, str]:
+    """The state that says for whom a run began."""
+    return {OWNER_KEY: fingerprint(scope.tenant, scope.user)}
+
+
+def checked_owner(scope: Scope, state: Mapping[str, Any]) -> Scope:
+    """The scope of a run that goes on. Raises ConfigurationError if it began for somebody else.
+
+    Whoever approves may not be who asked: the conversation and its memories stay with the latter.
+    """
+    mark = owner_mark(scope)[OWNER_KEY]
+    if state.get(OWNER_KEY, mark) != mark:  # a state of an earlier version says nothing
+        raise ConfigurationError("the run began for another user or tenant: resume it with the context of who asked")
+    return scope
 
 
 def _subagent_suffix(runtime: Runtime[Any]) -> str:
