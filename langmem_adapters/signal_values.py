@@ -36,11 +36,8 @@ class SignalValues:
         self._ids = [turn.id for turn in turns]
         self._lengths = [turn.length for turn in turns]
         self._marks = [turn.marks for turn in turns]
-        cosines = {id_: 2 * score - 1 for id_, score in meaning.items()}
-        wanted_cosines = [cosines[id_] for id_ in wanted if id_ in cosines]
-        floor = min(_cosine_floor(some) for some in (cosines.values(), wanted_cosines or cosines.values()))
-        cosines = {id_: max(0.0, (cosine - floor) / (1 - floor)) for id_, cosine in cosines.items()}
-        mean_cosine = sum(cosines.values()) / len(cosines) if cosines else 0.0
+        cosines = _cosines_above_floor(meaning, wanted)
+        mean_cosine = sum(cosines.values()) / max(1, len(cosines))
         self._similar_ids = {id_ for id_, cosine in cosines.items() if cosine > 0}
         self._meaning = [0.0 if turn is _NO_TURN else cosines.get(turn.id, mean_cosine) for turn in turns]
         self._scores = [0.0] * len(cells)
@@ -234,6 +231,14 @@ def _shares_earlier(turns: Sequence[Turn]) -> list[float]:
     """For each turn, the share of all turns that were said before it."""
     times = sorted(turn.at for turn in turns if turn.at is not None)
     return [0.0 if turn.at is None else bisect_left(times, turn.at) / len(turns) for turn in turns]
+
+
+def _cosines_above_floor(meaning: Mapping[str, float], wanted: Collection[str]) -> dict[str, float]:
+    """By id: how near a text is, from 0 at the floor of all texts' cosines, or of the wanted ones' if lower, to 1."""
+    cosines = {id_: 2 * score - 1 for id_, score in meaning.items()}
+    wanted_cosines = [cosines[id_] for id_ in wanted if id_ in cosines]
+    floor = min(map(_cosine_floor, (cosines.values(), wanted_cosines or cosines.values())))
+    return {id_: max(0.0, (cosine - floor) / (1 - floor)) for id_, cosine in cosines.items()}
 
 
 def _cosine_floor(cosines: Collection[float]) -> float:
