@@ -114,12 +114,9 @@ class Conversation(SessionLog):
         end_id = summary_end_id(summary)
         items: list[Item] = []
         while page.items:
-            ids = [item.id for item in page.items]
-            if end_id in ids:
-                items += page.items[: ids.index(end_id)]
-                break
-            items += page.items
-            if len(page.items) < PAGE_SIZE:
+            uncovered = list(takewhile(lambda item: item.id != end_id, page.items))
+            items += uncovered
+            if len(uncovered) < PAGE_SIZE:
                 break
             page = yield from self.session.scan(limit=PAGE_SIZE, reverse=True, before=page.items[-1].seq)
         return Backlog(readable_entries(reversed(items)), summary, values)
