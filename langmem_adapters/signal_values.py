@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import operator
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TypeAlias
@@ -37,11 +36,8 @@ class SignalValues:
         self._ids = [turn.id for turn in turns]
         self._lengths = [turn.length for turn in turns]
         self._marks = [turn.marks for turn in turns]
-        cosines = {id_: 2 * score - 1 for id_, score in meaning.items()}
-        wanted_cosines = [cosines[id_] for id_ in wanted if id_ in cosines]
-        floor = min(_cosine_floor(some) for some in (cosines.values(), wanted_cosines or cosines.values()))
-        cosines = {id_: max(0.0, (cosine - floor) / (1 - floor)) for id_, cosine in cosines.items()}
-        mean_cosine = sum(cosines.values()) / len(cosines) if cosines else 0.0
+        cosines = _cosines_above_floor(meaning, wanted)
+        mean_cosine = sum(cosines.values()) / max(1, len(cosines))
         self._similar_ids = {id_ for id_, cosine in cosines.items() if cosine > 0}
         self._meaning = [0.0 if turn is _NO_TURN else cosines.get(turn.id, mean_cosine) for turn in turns]
         self._scores = [0.0] * len(cells)
@@ -163,44 +159,40 @@ class SignalValues:
     def _neighbour_signals(self, cells: Sequence[int]) -> tuple[Sequence[float], ...]:
         """From words to meaning_answer: what the turn says, and the turns beside it, each for itself."""
         scores, meaning = self._scores, self._meaning
-        marks = [self._marks[cell - 1] for cell in cells]
-        replies = [1.0 if mark & ASKS else 0.0 for mark in marks]
-        answers = [1.0 if mark & QUESTION else 0.0 for mark in marks]
+        marks_before = [self._marks[cell - 1] for cell in cells]
         words_before = [scores[cell - 1] for cell in cells]
         meaning_before = [meaning[cell - 1] for cell in cells]
         return (
             [scores[cell] for cell in cells],
             words_before,
-            list(map(operator.mul, words_before, replies)),
-            replies,
+            _where(ASKS, marks_before, words_before),
+            _where(ASKS, marks_before, [1.0] * len(cells)),
             [meaning[cell] for cell in cells],
             meaning_before,
             [meaning[cell + 1] for cell in cells],
-            list(map(operator.mul, meaning_before, answers)),
+            _where(QUESTION, marks_before, meaning_before),
         )
 
     def _turn_signals(self, turns: Sequence[Turn]) -> tuple[Sequence[float], ...]:
         """From speaker to newer: who speaks, of what kind of thing, and when."""
         question, named_speakers, marks = self._question, self._evidence.named, [turn.marks for turn in turns]
-        zeros = [0.0] * len(turns)
+        zeros, ones = [0.0] * len(turns), [1.0] * len(turns)
         speaker = [1.0 if turn.speaker in named_speakers else 0.0 for turn in turns] if named_speakers else zeros
-        own = [value if mark & FIRST_PERSON else 0.0 for value, mark in zip(speaker, marks, strict=True)]
         shares = [_length_share(turn.length) for turn in turns]
-        time = [share if mark & TIME else 0.0 for share, mark in zip(shares, marks, strict=True)]
-        number = [share if mark & NUMBER else 0.0 for share, mark in zip(shares, marks, strict=True)]
+        time, number = _where(TIME, marks, shares), _where(NUMBER, marks, shares)
         by_assistant = question.speaker_role == "assistant"
         return (
             speaker,
-            own,
+            _where(FIRST_PERSON, marks, speaker),
             [1.0 if bool(mark & ANSWER) == by_assistant else 0.0 for mark in marks] if question.speaker_role else zeros,
             [question.date.match_score(turn.at) for turn in turns] if question.date else zeros,
             time if question.when else zeros,
             number if question.when else zeros,
             number if question.how_many else zeros,
-            [1.0 if mark & NAMES else 0.0 for mark in marks] if question.who else zeros,
+            _where(NAMES, marks, ones) if question.who else zeros,
             time,
             number,
-            [1.0 if mark & QUESTION else 0.0 for mark in marks],
+            _where(QUESTION, marks, ones),
             [math.log1p(min(turn.length, _MAX_WORDS)) for turn in turns],
             zeros if question.date else _shares_earlier(turns),
         )
@@ -230,10 +222,23 @@ def _lay_out_cells(evidence: Evidence) -> list[int | None]:
     return cells + gap
 
 
+def _where(mark: int, marks: Sequence[int], values: Sequence[float]) -> list[float]:
+    """These values where a turn has the mark, and 0 elsewhere."""
+    return [value if each & mark else 0.0 for each, value in zip(marks, values, strict=True)]
+
+
 def _shares_earlier(turns: Sequence[Turn]) -> list[float]:
     """For each turn, the share of all turns that were said before it."""
     times = sorted(turn.at for turn in turns if turn.at is not None)
     return [0.0 if turn.at is None else bisect_left(times, turn.at) / len(turns) for turn in turns]
+
+
+def _cosines_above_floor(meaning: Mapping[str, float], wanted: Collection[str]) -> dict[str, float]:
+    """By id: how near a text is, from 0 at the floor of all texts' cosines, or of the wanted ones' if lower, to 1."""
+    cosines = {id_: 2 * score - 1 for id_, score in meaning.items()}
+    wanted_cosines = [cosines[id_] for id_ in wanted if id_ in cosines]
+    floor = min(map(_cosine_floor, (cosines.values(), wanted_cosines or cosines.values())))
+    return {id_: max(0.0, (cosine - floor) / (1 - floor)) for id_, cosine in cosines.items()}
 
 
 def _cosine_floor(cosines: Collection[float]) -> float:

@@ -744,6 +744,11 @@ def test_an_answer_of_a_model_is_shown_as_what_it_said() -> None:
     assert plain.as_text([{"message": {"role": "assistant", "tool_calls": [{"name": "look"}]}}]) == "→ look"
     assert plain.as_text([{"role": "user", "content": "a"}, {"role": "user", "content": [{"text": "b"}]}]) == "a\nb"
     assert plain.as_text({"text": "plain"}) == "plain"
+    nested: Any = "x"
+    for _ in range(4):
+        nested = {"role": "user", "content": [nested]}
+    assert plain.as_text(nested).startswith('{"role"')
+    assert plain.as_text(nested["content"]) == "x"
     assert plain.as_text({"text": "x", "city": "Rome"}) == '{"text": "x", "city": "Rome"}'
     assert plain.as_text([1, "a"]) == '[1, "a"]'
     assert plain.as_text({1, 2}) in {'"{1, 2}"', "[1, 2]"}

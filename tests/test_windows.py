@@ -19,11 +19,12 @@ from hypothesis import strategies as st
 from langmem_adapters import BrainMemory, LongTermMemory, Message, open_index
 from langmem_adapters.conversation import session
 from langmem_adapters.conversation.log import readable_entries
+from langmem_adapters.conversation.stored_summary import SUMMARY
 from langmem_adapters.flow import run
 from langmem_adapters.langchain import BrainChatMessageHistory, to_message
 from langmem_adapters.llamaindex import from_message as to_chat
 from langmem_adapters.llamaindex import to_message as from_chat
-from langmem_adapters.model import ToolCall
+from langmem_adapters.model import Summary, ToolCall
 from langmem_adapters.protocols import Page
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.sqlite import SQLiteStore
@@ -188,6 +189,14 @@ def test_no_more_is_read_once_the_question_is_found(behind: int, k: int, scans: 
     store.scans.clear()
     brain.context(max_tokens=100_000)
     assert store.scans == scans
+
+
+def test_the_question_before_a_summarised_run_is_found_however_far_back() -> None:
+    said = ["user", *["assistant"] * 70, "user", "assistant"]
+    brain = BrainMemory(MemoryStore(), "s")
+    brain.add_messages([Message(id=str(n), role=role, content=str(n)) for n, role in enumerate(said)])
+    brain.store.write(brain._flows.namespace, put={SUMMARY: Summary(text="In short.", covers="69").to_bytes()})
+    assert [message.content for message in brain.context(4).messages] == ["0", "70", "71", "72"]
 
 
 def test_a_window_costs_no_more_for_each_of_many_tools(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from itertools import takewhile
 from typing import NamedTuple, TypeVar
 
 from langmem_adapters import text
@@ -86,20 +87,18 @@ class Conversation(SessionLog):
         read_count = 0
         is_covered = has_question = False
         while page.items:
-            is_last_page = len(page.items) < limit
             read_count += len(page.items)
-            old_count = len(newest)
-            if summary is None:  # nothing is covered, so all are decoded together, which is quicker
-                newest += parse(page.items)
-            else:
-                for item in page.items:
-                    is_covered = is_covered or item.id == end_id
-                    if is_covered and text.starts_with_user(newest[::-1]):
-                        return summary, newest[::-1]
-                    newest += [message for message in parse([item]) if not is_covered or message.role == "user"]
-            has_question = has_question or any(message.role == "user" for message in newest[old_count:])
+            uncovered = [] if is_covered else list(takewhile(lambda item: item.id != end_id, page.items))
+            is_covered = len(uncovered) < len(page.items)
+            messages = parse(uncovered)  # all together, which is quicker
+            newest += messages
+            has_question = has_question or any(message.role == "user" for message in messages)
+            for item in page.items[len(uncovered) :]:
+                if text.starts_with_user(newest[::-1]):
+                    return summary, newest[::-1]
+                newest += [message for message in parse([item]) if message.role == "user"]
             has_k = read_count >= k
-            if is_last_page or (has_k and has_question and not is_covered):
+            if len(page.items) < limit or (has_k and has_question and not is_covered):
                 break
             if not has_k and is_enough and is_enough(newest[::-1]):
                 break
@@ -115,12 +114,9 @@ class Conversation(SessionLog):
         end_id = summary_end_id(summary)
         items: list[Item] = []
         while page.items:
-            ids = [item.id for item in page.items]
-            if end_id in ids:
-                items += page.items[: ids.index(end_id)]
-                break
-            items += page.items
-            if len(page.items) < PAGE_SIZE:
+            uncovered = list(takewhile(lambda item: item.id != end_id, page.items))
+            items += uncovered
+            if len(uncovered) < PAGE_SIZE:
                 break
             page = yield from self.session.scan(limit=PAGE_SIZE, reverse=True, before=page.items[-1].seq)
         return Backlog(readable_entries(reversed(items)), summary, values)

@@ -39,13 +39,12 @@ def required_value(filter_: MetadataFilter | None, key: str) -> Any:
     """The value that the filter requires a key to have, if it says so by an equality; else None."""
     conditions = filter_.items() if isinstance(filter_, Mapping) else ()
     for name, condition in conditions:
+        required = None
         if name == "$and":
             values = (required_value(inner, key) for inner in condition)
             required = next((value for value in values if value is not None), None)
         elif name == key:
             required = condition.get("$eq") if isinstance(condition, Mapping) else condition
-        else:
-            continue
         if required is not None:
             return required
     return None

@@ -107,7 +107,8 @@ class NamespaceItems:
         found, named = dict[str, StoredItem](), set[str]()
         before: int | None = None
         limit, reads = count + _EXTRA_READS, 0
-        while _MIN_SHARE * (reads + limit) < self._known_size:
+        max_reads = self._known_size / _MIN_SHARE
+        while reads + limit < max_reads:
             page = yield from step(
                 self._store.scan, self._namespace, before=before, limit=limit, reverse=True, keys=[_TOTALS_KEY]
             )
@@ -119,11 +120,11 @@ class NamespaceItems:
             for part in (slice(count), slice(count, None)):
                 keys = [key for group in groups if len(found.keys() & group) < count for key in group[part]]
                 reads += len(keys)
-                if keys and _MIN_SHARE * reads < self._known_size:
+                if keys and reads < max_reads:
                     read = yield from step(self.get, keys)
                     found |= {key: item for key, item in read.items() if matches(item)}
                     oldest = min([oldest, *(item.updated_at for item in read.values())])
-            if _MIN_SHARE * reads < self._known_size and sum(i.updated_at > oldest for i in found.values()) >= count:
+            if reads < max_reads and sum(item.updated_at > oldest for item in found.values()) >= count:
                 return found
             limit = min(4 * limit, PAGE_SIZE)
         items = yield from step(self.all)

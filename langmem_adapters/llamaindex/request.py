@@ -171,14 +171,12 @@ def _parameters(model: BaseModel) -> list[Any]:
         fields["headers"] = {name: value for name, value in headers.items() if value != own_key}
     private = getattr(model, "__pydantic_private__", None) or {}
     fields |= {name: private[name] for name in _PRIVATE_FIELDS if private.get(name) is not None}
-    if address := unstated_address(model):
-        fields["address"] = address
-    if added_headers := environment_headers():
-        fields["headers of the environment"] = added_headers
+    added_headers = environment_headers()
     own_headers = added_headers | dict(getattr(model, "default_headers", None) or {})  # both count already
     headers, body = _always_sent(private.get("_client") or private.get("_aclient"))
     fields |= {f"header {name}": value for name, value in headers.items() if value != own_headers.get(name)}
-    fields |= {"body": body} if body else {}
+    extras = {"address": unstated_address(model), "headers of the environment": added_headers, "body": body}
+    fields |= {name: value for name, value in extras.items() if value}
     fields = _without_call_settings(fields)
     return [name_of(type(model)), {name: _parameter_data(value) for name, value in fields.items()}]
 

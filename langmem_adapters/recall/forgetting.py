@@ -41,21 +41,17 @@ def forget(
     damage: SerializationError | None = None
     while pending:
         page = {key: pending.pop(key) for key in list(islice(pending, _PAGE_SIZE))}
-        removed: dict[str, bytes] = {}
-        changed: dict[str, bytes] = {}
+        remaining_memories: dict[str, Memory] = {}
         for key, data in page.items():
             try:
                 memory = reader.memory(key, data)
             except SerializationError as error:
                 damage = error
                 continue
-            remaining = None if memory is None else _drop_occurrences(memory, session, message_ids)
-            if remaining is None:
-                continue
-            if remaining.occurrences:
-                changed[key] = remaining.to_bytes()
-            else:
-                removed[key] = data
+            if memory is not None and (remaining := _drop_occurrences(memory, session, message_ids)) is not None:
+                remaining_memories[key] = remaining
+        removed = {key: page[key] for key, memory in remaining_memories.items() if not memory.occurrences}
+        changed = {key: memory.to_bytes() for key, memory in remaining_memories.items() if memory.occurrences}
         try:
             if removed:
                 yield from step(records.remove, removed, ttl=ttl)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
 from functools import lru_cache
+from itertools import islice
 from typing import Any
 
 from redis.exceptions import ResponseError
@@ -145,17 +146,15 @@ class GuardedWrites:
         try:
             replies = self._wire.transact_watched_unchecked(redis_keys.values, [read], decide)
         except StoreError as error:
-            is_refused = not isinstance(error, Conflict | StoreUnavailable)
-            if is_refused and len(writes) > 1:  # perhaps for one of them only
+            is_outage = isinstance(error, StoreUnavailable)
+            if len(writes) > 1 and not (is_outage or isinstance(error, Conflict)):  # perhaps for one of them only
                 for write in writes:
                     self._send(redis_keys, [write])
-            else:
-                for write in writes:
-                    write.answer = error
-            is_busy = isinstance(error, StoreUnavailable) and isinstance(error.__cause__, ResponseError)
-            return error if is_busy else None
-        replies = replies or []
+                return None
+            for write in writes:
+                write.answer = error
+            return error if is_outage and isinstance(error.__cause__, ResponseError) else None
+        own_replies = iter(replies or ())
         for write in sent:
-            own_replies, replies = replies[: len(write.commands)], replies[len(write.commands) :]
-            write.answer = self._wire.checked(own_replies)
+            write.answer = self._wire.checked(list(islice(own_replies, len(write.commands))))
         return None

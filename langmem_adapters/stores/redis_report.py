@@ -19,7 +19,6 @@ _PAGE_SIZE = 1000  # keys checked in one round trip
 _MIN_VERSION = (6, 2)
 _MAX_MEMORY_SHARE = 0.9  # of maxmemory
 _SAFE_POLICY = "noeviction"
-_EXAMINED_FIELDS = ("redis_version", "maxmemory_policy", "used_memory", "aof_enabled")
 
 
 def stats(wire: Wire, keys: Keys) -> StoreStats:
@@ -74,15 +73,10 @@ def findings(wire: Wire) -> Iterator[Finding]:
         name = f"server {info.get('tcp_port', '')}".strip() if len(servers) > 1 else "server"
         if wire.one_slot and info.get("cluster_enabled") == "1":
             yield Finding("problem", name, "it is a node of a cluster: writes fail", "use a redis+cluster:// URL")
-        if "redis_version" in info:
-            yield _version_finding(name, info)
-        if "maxmemory_policy" in info:
-            yield _eviction_finding(name, info)
-        if "used_memory" in info:
-            yield _memory_finding(name, info)
+        yield from (finding_of(name, info) for field, finding_of in _FINDINGS.items() if field in info)
         if "aof_enabled" in info:
             yield from _persistence_findings(name, info, wire)
-        missing_fields = [field for field in _EXAMINED_FIELDS if field not in info]
+        missing_fields = [field for field in (*_FINDINGS, "aof_enabled") if field not in info]
         if missing_fields:  # as on some services and proxies
             message = f"INFO says nothing of {', '.join(missing_fields)}: that was not looked at"
             yield Finding("note", name, message, "nothing, if you know it; else ask whoever runs the server")
@@ -112,6 +106,9 @@ def _memory_finding(name: str, info: dict[str, str]) -> Finding:
         message = f"{used:,} of {limit:,} bytes are used"
         return Finding("problem", name, message, "raise maxmemory, set a shorter ttl, or prune")
     return Finding("ok", name, f"{used:,} bytes are used" + (f" of {limit:,}" if limit else ", without a limit"))
+
+
+_FINDINGS = {"redis_version": _version_finding, "maxmemory_policy": _eviction_finding, "used_memory": _memory_finding}
 
 
 def _persistence_findings(name: str, info: dict[str, str], wire: Wire) -> Iterator[Finding]:

@@ -106,20 +106,16 @@ class Wire:
         answers: dict[int, Answer] = {}
 
         def exchange(connection: Any) -> None:
-            unanswered = [position for position in range(len(requests)) if position not in answers]
-            packed: list[bytes] = []
-            for position in unanswered:
-                commands, is_transaction = requests[position]
-                packed.append(_wrap_transaction(commands) if is_transaction else b"".join(commands))
+            unanswered = [(n, *request) for n, request in enumerate(requests) if n not in answers]
+            packed = [
+                _wrap_transaction(commands) if is_transaction else b"".join(commands)
+                for _, commands, is_transaction in unanswered
+            ]
             _send(connection, b"".join(packed))
-            for position in unanswered:
-                commands, is_transaction = requests[position]
+            for position, commands, is_transaction in unanswered:
+                read = _read_transaction if is_transaction else _read_replies
                 try:
-                    if is_transaction:
-                        replies = _read_transaction(connection, len(commands))
-                    else:
-                        replies = _read_replies(connection, len(commands))
-                    answers[position] = _check_replies(replies), None
+                    answers[position] = _check_replies(read(connection, len(commands))), None
                 except ResponseError as error:
                     if not (is_temporary(error) or isinstance(error, OutOfMemoryError)):
                         answers[position] = None, self._to_store_error(error)

@@ -9,7 +9,7 @@ from typing import Any
 
 _MASK = "***"
 _LOOKAHEAD_CHARS = 4_000  # read beyond what is shown, so that a secret at its end is recognized
-_MAX_DEPTH = 6  # of nested data in which the text of an answer is searched
+_MAX_DEPTH = 7  # of nested data in which the text of an answer is searched
 
 # Control characters except line end and tab, marks that reorder text, and halves of surrogate pairs.
 _UNSAFE_CHARS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -83,16 +83,17 @@ def as_text(value: Any) -> str:
 
 def _message_text(value: Any, depth: int) -> str:
     """The texts of messages and generations, a line each; empty if the data is something else."""
+    if isinstance(value, str):
+        return value
     if isinstance(value, list) and depth:
-        texts = [item if isinstance(item, str) else _message_text(item, depth - 1) for item in value]
+        texts = [_message_text(item, depth - 1) for item in value]
         return "\n".join(texts) if all(texts) else ""
-    if not isinstance(value, dict):
+    if not (isinstance(value, dict) and depth):
         return ""
-    if isinstance(value.get("message"), dict) and depth:
+    if isinstance(value.get("message"), dict):
         return _message_text(value["message"], depth - 1)
     if "role" in value and ("content" in value or "tool_calls" in value):
-        content = value.get("content") or ""
-        content_text = content if isinstance(content, str) else _message_text(content, depth - 1)
+        content_text = _message_text(value.get("content"), depth - 1)
         calls = value.get("tool_calls") or ()
         call_lines = [f"→ {call.get('name')}" for call in calls if isinstance(call, dict)]
         return "\n".join(filter(None, [content_text, *call_lines]))

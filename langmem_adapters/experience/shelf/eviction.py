@@ -63,8 +63,9 @@ class Eviction:
         If all of them are worthless, the next few are looked at too. Returns the items that left the log.
         """
         removed: list[Item] = []
+        worth = self._worth
         if evicted is None:  # after a removal: what was read before it does not show it
-            self._next_to_sweep = []
+            self._next_to_sweep, evicted, worth = [], [], lambda _: 0.0
         for _ in range(_MAX_PASSES):
             items = self._next_to_sweep
             keys = [item.id for item in items]
@@ -73,18 +74,15 @@ class Eviction:
             self._next_to_sweep = page.items
             self._sweep_cursor = page.items[-1].seq if len(page.items) == _PASS_SIZE else 0
             seen = page.values
-            worthless = [i for i in items if self._is_droppable(seen.get(i.id), ignore_worth=evicted is None)]
+            worthless = [item for item in items if item.id not in seen or worth(seen[item.id]) is None]
             if worthless:
                 present, values = self._rows.read_items(items)
                 drop = [item for item in worthless if item in present and values.get(item.id) == seen.get(item.id)]
                 if drop:
-                    removed += self._apply(drop, [], values, [] if evicted is None else evicted)
+                    removed += self._apply(drop, [], values, evicted)
             if len(worthless) < len(items) or not page.items:
                 break
         return removed
-
-    def _is_droppable(self, data: bytes | None, *, ignore_worth: bool) -> bool:
-        return data is None or (not ignore_worth and self._worth(data) is None)
 
     def _choose(
         self, items: Sequence[Item], values: Mapping[str, bytes], entries: int, size: int, *, sparing: bool

@@ -234,14 +234,14 @@ class Shelf:
             keys = [item.id for item in items]
             if not items:
                 continue
-            guard = {name: values.get(name) for name in self._rows.with_marks(keys)}
-            if self._rows.change(keys, delete=self._rows.with_marks(keys), remove=items, guard=guard):
+            names = self._rows.with_marks(keys)
+            if self._rows.change(keys, delete=names, remove=items, guard={name: values.get(name) for name in names}):
                 removed_count += len(items)
                 if self._index is not None:
                     self._index.forget(keys, items)
             else:  # another writer changed one of them first
                 current = self._rows.get(keys)
-                removed_count += sum(len(self.delete([key])) for key in keys if key in current and where(current[key]))
+                removed_count += sum(len(self.delete([key])) for key, data in current.items() if where(data))
         return removed_count
 
     def clear(self) -> None:

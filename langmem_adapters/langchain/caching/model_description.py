@@ -203,23 +203,24 @@ def _take_snapshot(
         if _is_model(value) and not _is_in(value, enclosing):
             _take_snapshot(value, was_asked=was_asked, enclosing=enclosing)
     comparable = values | {name: _comparable_value(value) for name, value in composite.items()}
-    snapshot: _FieldSnapshot | None = attributes.get(_SNAPSHOT_KEY)
-    bookkeeping: frozenset[str] = frozenset() if snapshot is None else snapshot.bookkeeping
-    if snapshot is not None and snapshot.model_id == id(model):
-        if not _differs(snapshot.comparable, comparable):
-            return snapshot
-        old = snapshot.comparable
-        changed = {name for name in comparable.keys() | old.keys() if _differs(old.get(name), comparable.get(name))}
+    old: _FieldSnapshot | None = attributes.get(_SNAPSHOT_KEY)
+    new = _FieldSnapshot(id(model), values, comparable, frozenset() if old is None else old.bookkeeping)
+    is_described = False
+    if old is not None and old.model_id == new.model_id:
+        if not _differs(old.comparable, comparable):
+            return old
+        names = old.comparable.keys() | comparable.keys()
+        changed = {name for name in names if _differs(old.comparable.get(name), comparable.get(name))}
         if was_asked:
-            same = {name for name in changed if values.get(name) is snapshot.values.get(name)}
-            bookkeeping |= {name for name in changed if _may_be_bookkeeping(model, name, is_same=name in same)}
-        if changed <= bookkeeping:
-            omitted = snapshot.omitted if bookkeeping == snapshot.bookkeeping else None
-            attributes[_SNAPSHOT_KEY] = snapshot = _FieldSnapshot(id(model), values, comparable, bookkeeping, omitted)
-            return snapshot
-    attributes.pop(_DESCRIPTION_KEY, None)
-    attributes[_SNAPSHOT_KEY] = snapshot = _FieldSnapshot(id(model), values, comparable, bookkeeping)
-    return snapshot
+            same = {name for name in changed if values.get(name) is old.values.get(name)}
+            new.bookkeeping |= {name for name in changed if _may_be_bookkeeping(model, name, is_same=name in same)}
+        is_described = changed <= new.bookkeeping
+        if is_described and new.bookkeeping == old.bookkeeping:
+            new.omitted = old.omitted
+    if not is_described:
+        attributes.pop(_DESCRIPTION_KEY, None)
+    attributes[_SNAPSHOT_KEY] = new
+    return new
 
 
 def _comparable_value(value: Any) -> Any:

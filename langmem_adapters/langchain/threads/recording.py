@@ -61,11 +61,10 @@ def initial_state_update(brain: BrainMemory, thread: Thread, context: Context) -
     if RECORDED_KEY in state:  # a saved thread, which knows what was recorded
         older_questions = [message for message in new if message.role == "user"][:-1]
         failed = [m for m in older_questions if m.id in (state.get(SENT_KEY) or {})]  # asked in runs that failed
-        originals = [original for message in failed if (original := thread.original(message))]
         recorded = {id_key(message, unspaced_text(message)) for message in messages}  # if this goes back into a run
         earlier = [(m, to_message_leniently(m)) for m in state.get(UNRECORDED_KEY) or []]
         shown = [m for m, message in earlier if id_key(message, thread.text_of(message)) not in recorded]
-        return update | {UNRECORDED_KEY: merge_run_messages(shown, originals)}
+        return update | {UNRECORDED_KEY: merge_run_messages(shown, thread.originals(failed))}
     skipped = yield from _skipped_messages(brain, thread, start, context)
     new_ids = {message.id for message in new}
     shown = [message for message in state.get(UNRECORDED_KEY) or [] if message.id in new_ids]  # in an outage
@@ -150,7 +149,7 @@ def _skipped_messages(brain: BrainMemory, thread: Thread, start: int, context: C
         missing = []
     skipped = yield from _never_recorded(brain, skipped, latest, thread.text_of)
     from_question = dropwhile(lambda message: message.role != "user", skipped)  # an answer alone may have been edited
-    return [original for message in from_question if (original := thread.original(message))]
+    return thread.originals(from_question)
 
 
 def _never_recorded(
@@ -239,8 +238,8 @@ def unrecorded_messages(thread: Thread, start: int) -> list[Message]:
 
 def messages_so_far(thread: Thread, start: int) -> list[BaseMessage]:
     """What a run has said, as its state has it; what others add only to a model call was not said."""
-    new = [original for message in unrecorded_messages(thread, start) if (original := thread.original(message))]
-    return merge_run_messages(thread.state.get(UNRECORDED_KEY) or [], new)
+    new = unrecorded_messages(thread, start)
+    return merge_run_messages(thread.state.get(UNRECORDED_KEY) or [], thread.originals(new))
 
 
 def without_deleted(brain: BrainMemory, messages: list[Message], history: Sequence[Message]) -> Flow[list[Message]]:

@@ -29,7 +29,7 @@ def with_lost_messages(state: Mapping[str, Any]) -> Mapping[str, Any]:
     if RECORDED_KEY in state or not state.get(UNRECORDED_KEY):
         return state
     thread = Thread(state["messages"], str(state.get(THREAD_KEY) or ""))
-    current = [original for message in thread if (original := thread.original(message))]
+    current = thread.originals(thread)
     return {**state, "messages": merge_run_messages(state[UNRECORDED_KEY], current), UNRECORDED_KEY: []}
 
 

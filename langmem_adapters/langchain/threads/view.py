@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, overload
 
 from langchain_core.messages import BaseMessage, convert_to_messages
@@ -73,6 +73,10 @@ class Thread(Sequence[Message]):
     def original(self, message: Message) -> BaseMessage | None:
         """The host's message that this one was made of; None if it is not of this thread."""
         return self._originals.get(id(message))
+
+    def originals(self, messages: Iterable[Message]) -> list[BaseMessage]:
+        """The host's messages that these were made of, but for those that are not of this thread."""
+        return [original for message in messages if (original := self.original(message))]
 
     def relevant_to(
         self, history: Sequence[Message], start: int, first_shared: Mapping[str, str] | None = None
