@@ -557,6 +557,8 @@ def test_streams_that_threads_begin_at_once_are_counted_each() -> None:
         if frame.f_code is not Turn.watch.__code__:
             return None
         frame.f_trace_opcodes = True
+        if event == "call":
+            sys.settrace(trace)  # Python 3.12 looks only here whether a frame wants its opcodes traced
         if event == "opcode":
             other = threading.Thread(target=lambda: others.append(turn.watch([" yes"])))
             other.start()
