@@ -9,7 +9,6 @@ from itertools import groupby, pairwise
 from operator import ne
 
 from langmem_adapters.experience.verifier.alignment import (
-    MODALS,
     Alignment,
     edit_distance,
     has_context,
@@ -19,7 +18,7 @@ from langmem_adapters.experience.verifier.alignment import (
 )
 from langmem_adapters.experience.verifier.forms import is_optional
 from langmem_adapters.experience.verifier.reading import Reading, Word
-from langmem_adapters.experience.verifier.words import ARTICLES, NEGATIONS, STOP_WORDS, is_past
+from langmem_adapters.experience.verifier.words import ARTICLES, MODALS, NEGATIONS, STOP_WORDS, is_past
 from langmem_adapters.language.lists import group_names, word_set
 
 _MAX_MEDIUM_TEXT_WORDS = 60
@@ -27,7 +26,7 @@ _MAX_REPLACED_WORDS = 2
 _MAX_EDITED_SHARE = 0.4  # of the words beside the same data
 _MIN_NEAR_EDITS = 3  # of words, by which texts with a context may differ and still be near
 _MAX_DIFFERING_SHARE = 0.15  # of the words of a text; if more differ, it is reworded
-_MODALS = frozenset(("can", "could", "should", "will", "would"))
+_HOW_TO_MODALS = frozenset(("can", "could", "should", "will", "would"))
 _SAME_MODALS = frozenset(("can", "could")), frozenset(("will", "would"))
 _OTHERS = word_set("he it she they")
 """Whoever does not ask for instructions: "how could he know" is not "how would he know"."""
@@ -106,7 +105,8 @@ def _is_one_word_replaced(left: Reading, right: Reading, left_only: set[str], ri
     if not len(left_only) == len(right_only) == 1 or len(left.stems) != len(right.stems):
         return False
     asks_how_to = left.frame == right.frame == "how to" and _OTHERS.isdisjoint(left.words)
-    are_exchangeable = any(map((left_only | right_only).issubset, (_MODALS,) if asks_how_to else _SAME_MODALS))
+    exchangeable = (_HOW_TO_MODALS,) if asks_how_to else _SAME_MODALS
+    are_exchangeable = any(map((left_only | right_only).issubset, exchangeable))
     return sum(map(ne, left.stems, right.stems)) <= 1 and not are_exchangeable
 
 
