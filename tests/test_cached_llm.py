@@ -1385,6 +1385,28 @@ def test_an_interrupt_as_a_piece_is_recorded_ends_the_models_stream() -> None:
     assert open_streams == []
 
 
+async def test_a_piece_that_cannot_be_recorded_ends_the_models_stream() -> None:
+    open_streams: list[str] = []
+
+    class Streaming(Scripted):
+        async def astream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> Any:
+            async def pieces() -> Any:
+                open_streams.append("the connection")
+                try:
+                    yield "no piece"
+                finally:
+                    open_streams.clear()
+
+            return pieces()
+
+    with pytest.raises(AttributeError) as error:
+        _ = [piece async for piece in await cached(Streaming()).astream_chat(HI)]
+    for _ in range(3):  # the event loop closes what nobody refers to
+        await asyncio.sleep(0)
+    assert error.tb is not None
+    assert open_streams == []
+
+
 def _shortly(before: float) -> None:
     """Not after what others may wait at the most, which is 60 seconds."""
     assert time.monotonic() - before < 20

@@ -14,14 +14,14 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from langmem_adapters import open_index
-from langmem_adapters.errors import ConfigurationError, SerializationError
+from langmem_adapters.errors import ConfigurationError, SerializationError, StoreUnavailable
 from langmem_adapters.experience import ExperiencePool, bypass, refresh
 from langmem_adapters.experience import pool as module
 from langmem_adapters.experience.savings import Saved
@@ -32,7 +32,7 @@ from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.sqlite import SQLiteStore
 from langmem_adapters.testing import FakeClock
 from tests.allocations import traced
-from tests.faults import on_threads
+from tests.faults import Unplugged, on_threads
 
 
 @pytest.fixture
@@ -168,6 +168,19 @@ def test_what_was_asked_leaves_the_index_where_it_is_kept_no_more(any_store: Sto
     assert index.search(("experience", "", "", ""), "bike", 9) == []
     assert (kept := pool.lookup(key="k"))
     assert kept.resp == 2
+
+
+def test_what_was_deleted_as_the_index_failed_leaves_it_at_the_next_try(any_store: Store) -> None:
+    index = open_index("memory:")
+    unplugged: Any = Unplugged(cast("Any", index), 2, after=False)  # as it applies the change
+    ExperiencePool(any_store, index=index).create(Experience(req="where is my bike", resp=1), key="k")
+    assert len(ExperiencePool(any_store, index=index).query("bike")) == 1
+    pool = ExperiencePool(any_store, index=unplugged)
+    with pytest.raises(StoreUnavailable, match="pulled the plug"):
+        pool.delete(key="k")
+    assert index.search(("experience", "", "", ""), "bike", 9) != []
+    assert not pool.delete(key="k")
+    assert index.search(("experience", "", "", ""), "bike", 9) == []
 
 
 def test_c5_an_unreadable_entry_is_a_miss_and_is_healed(

@@ -210,7 +210,7 @@ class Shelf:
         existing = self.store.get(self.namespace, keys)
         while existing and not self._rows.remove_with_tombstones(existing):
             existing = self.store.get(self.namespace, keys)  # another writer was faster
-        self._follow_up_removal(list(existing))
+        self._follow_up_removal(keys, sweeps=bool(existing))  # all: an earlier call may have failed half-way
         return list(existing.values())
 
     def discard(self, key: str, data: bytes) -> None:
@@ -218,10 +218,10 @@ class Shelf:
         if self._rows.remove_with_tombstones({key: data}):
             self._follow_up_removal([key])
 
-    def _follow_up_removal(self, keys: Sequence[str]) -> None:
-        if keys:
-            if self._index is not None:
-                self._index.forget(keys)
+    def _follow_up_removal(self, keys: Sequence[str], *, sweeps: bool = True) -> None:
+        if self._index is not None:
+            self._index.forget(keys)
+        if sweeps:
             self._forget_in_index(self._eviction.sweep())
 
     def drop(self, where: Callable[[bytes], bool]) -> int:

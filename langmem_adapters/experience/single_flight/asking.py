@@ -195,7 +195,7 @@ class SingleFlightAnswers(Shared):
                     with self._handing_out(call):
                         yield piece
             finally:
-                del stream  # else an interrupt's traceback would keep it open, and its connection
+                del stream  # else the traceback of an error here would keep it open, and its connection
             answer = recording.answer()
             storable = None if answer is None else self._storable(answer)
         if answer is None:
@@ -224,10 +224,13 @@ class SingleFlightAnswers(Shared):
         recording = self._recording()
         with self._calls.held(call):
             self._note_reader(call, None)
-            async for piece in stream:
-                recording.take(piece)
-                with self._handing_out(call):
-                    yield piece
+            try:
+                async for piece in stream:
+                    recording.take(piece)
+                    with self._handing_out(call):
+                        yield piece
+            finally:
+                del stream  # as in _record
             answer = recording.answer()
             storable = None if answer is None else self._storable(answer)
         if answer is None:
