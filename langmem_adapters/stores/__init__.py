@@ -149,8 +149,8 @@ class MissingStore:
 
     def _refuse(self, *_: Any, **__: Any) -> NoReturn:
         raise StoreUnavailable(
-            f"{self._subject} was pickled without its store, which was its own or has a password in its URL:"
-            " make a new one here, or leave the URL to LANGMEM_STORE_URL"
+            f"{self._subject} was pickled without its store, as it has one of its own, a password in its URL, or a"
+            " tenant that is not a text: make a new one here, or leave the URL to LANGMEM_STORE_URL"
         )
 
     append = clear = get = namespaces = recent = scan = write = _refuse
