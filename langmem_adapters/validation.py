@@ -228,7 +228,8 @@ def make_message(role: str, content: Any, fields: Mapping[str, Any]) -> Message:
     except ValidationError as error:
         invalid = invalid_fields(error, 1)
     # Outside the except, as pydantic's error holds the values.
-    raise ConfigurationError(f"a message cannot have a value of this type as {invalid}")
+    hint = "; whole messages go to add_messages, a host's through to_message" if "content" in invalid else ""
+    raise ConfigurationError(f"a message cannot have a value of this type as {invalid}{hint}")
 
 
 def invalid_fields(error: ValidationError, depth: int = 2) -> str:

@@ -2137,8 +2137,8 @@ def test_wrong_settings_are_told() -> None:
             CachedChatModel(model)  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError, match="a cache or a url"):
         CachedChatModel(plain, _cache(), url="memory:")
-    with pytest.raises(ConfigurationError, match="ExperienceCache"):
-        CachedChatModel(plain, MemoryStore())  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match=r"an ExperienceCache \(a URL goes in as url=\), not str$"):
+        CachedChatModel(plain, "memory:")  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError, match="wait"):
         CachedChatModel(plain, _cache(), wait=-1)
     with pytest.raises(AttributeError, match="no_such"):

@@ -181,6 +181,8 @@ async def test_a_memory_block_recalls_by_meaning(tmp_path: Path) -> None:
         assert "bicycle" in await one.aget([ChatMessage("May I cycle?")], session_id="s")
     with pytest.raises(ConfigurationError, match="a LongTermMemory has its own user, tenant, index, embedder and ttl"):
         LongTermMemoryBlock(LongTermMemory(MemoryStore(), open_index("memory:"), user="a"), embedder=Meanings())
+    with pytest.raises(ConfigurationError, match=r"\(a URL goes in as url=\), not str$"):
+        LongTermMemoryBlock("memory:", user="a")  # type: ignore[arg-type]
 
 
 async def test_langgraphs_store_finds_by_meaning(any_store: Store) -> None:

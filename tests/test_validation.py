@@ -196,7 +196,11 @@ async def test_a_message_that_was_once_kept_with_a_text_leaves_the_session_as_ot
 
 @pytest.mark.parametrize(
     ("fields", "names"),
-    [({"text": None}, "content"), ({"text": 5}, "content"), ({"text": SECRET, "name": {"a": SECRET}}, "name")],
+    [
+        ({"text": None}, "content; whole messages go to add_messages, a host's through to_message"),
+        ({"text": 5}, "content; .*"),
+        ({"text": SECRET, "name": {"a": SECRET}}, "name"),
+    ],
 )
 async def test_what_is_said_is_a_text(fields: dict[str, Any], names: str) -> None:
     brain = BrainMemory(MemoryStore(), "s")

@@ -84,7 +84,9 @@ class CachedChatModel(CachedModel, BaseChatModel):
         if cache is not None and url is not None:
             raise ConfigurationError("give CachedChatModel a cache or a url, not both")
         if not (cache is None or isinstance(cache, ExperienceCache | Tenants)):
-            raise ConfigurationError(f"a CachedChatModel's cache is an ExperienceCache, not {type(cache).__name__}")
+            raise ConfigurationError(
+                f"a CachedChatModel's cache is an ExperienceCache (a URL goes in as url=), not {type(cache).__name__}"
+            )
         super().__init__(wrapped=model, cache=False, **fields_of(model))
         source = ExperienceCache(url) if cache is None else cache  # its rules apply
         self._tenants = source if isinstance(source, Tenants) else source._answers_for(wait, self.output_version)  # noqa: SLF001

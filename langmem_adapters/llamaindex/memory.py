@@ -128,12 +128,12 @@ class LongTermMemoryBlock(BaseMemoryBlock[str]):
         check_at_most_one("LongTermMemoryBlock", memory=memory, url=url, store=store)
         check_seconds("ttl", ttl)
         checked_scope(tenant=tenant, user=user)
+        if not (memory is None or isinstance(memory, LongTermMemory)):
+            _check_function(memory)
         if memory is not None and (user or tenant or any(setting is not None for setting in (index, embedder, ttl))):
             raise ConfigurationError(
                 "a LongTermMemory has its own user, tenant, index, embedder and ttl: give them to it"
             )
-        if not (memory is None or isinstance(memory, LongTermMemory)):
-            _check_function(memory)
         if unknown := settings.keys() - type(self).model_fields.keys():
             raise ConfigurationError(f"LongTermMemoryBlock has no setting {', '.join(sorted(unknown))}")
         super().__init__(**settings)
@@ -292,7 +292,7 @@ def _check_function(memory: object) -> None:
         kind = "a coroutine function" if callable(memory) else type(memory).__name__
         raise ConfigurationError(
             "the memory of a LongTermMemoryBlock is a LongTermMemory, or a plain function that gives that of a"
-            f" session, not {kind}"
+            f" session (a URL goes in as url=), not {kind}"
         )
 
 
