@@ -32,7 +32,7 @@ from langmem_adapters.langchain.threads.recording import (
     messages_so_far,
     record,
 )
-from langmem_adapters.langchain.threads.run_messages import THREAD_KEY, UNRECORDED_KEY, with_lost_messages
+from langmem_adapters.langchain.threads.run_messages import THREAD_KEY, UNRECORDED_KEY, newest, with_lost_messages
 from langmem_adapters.langchain.threads.thread import SUMMARY_KEY
 from langmem_adapters.langchain.threads.view import Thread
 from langmem_adapters.longterm import LongTermMemory
@@ -69,7 +69,7 @@ class BrainState(AgentState[Any]):
 
     brain_summary: NotRequired[Annotated[str, OmitFromOutput]]
     brain_recorded: NotRequired[Annotated[str, PrivateStateAttr]]
-    brain_said: NotRequired[Annotated[list[BaseMessage], PrivateStateAttr]]
+    brain_said: NotRequired[Annotated[list[BaseMessage], PrivateStateAttr, newest]]
     brain_older: NotRequired[Annotated[str, PrivateStateAttr]]
     brain_began: NotRequired[Annotated[str, PrivateStateAttr]]
     brain_thread: NotRequired[Annotated[str, PrivateStateAttr]]
