@@ -17,6 +17,7 @@ from langmem_adapters.langchain import BrainMemoryMiddleware
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.testing import FakeClock
 from tests.agents import Scripted, ask, invalid, of, ok, system, texts
+from tests.faults import Refusing
 
 
 @tool
@@ -28,6 +29,10 @@ def refund(place: str) -> str:
 def answer(messages: list[BaseMessage]) -> AIMessage:
     call = {"name": "refund", "args": {"place": "shop"}, "id": f"c{len(messages)}", "type": "tool_call"}
     return AIMessage("", tool_calls=[call]) if messages[-1].text.startswith("Refund") else ok(messages)
+
+
+def failing(messages: list[BaseMessage]) -> AIMessage:
+    raise RuntimeError(f"no answer to {len(messages)} messages")
 
 
 def agent_of(ours: BrainMemoryMiddleware) -> tuple[Any, Scripted]:
@@ -71,6 +76,42 @@ def test_h1_a_run_goes_on_only_for_the_user_for_whom_it_began(*, long_term: bool
     assert stored(ours, "boss") == []
     ask(agent, "I ask as well.", user="boss")
     assert stored(ours, "boss") == ["I ask as well.", "ok: I ask as well."]
+
+
+@pytest.mark.parametrize("why", ["waits", "was refused", "failed", "could not be recorded"])
+def test_h1_what_a_run_left_unrecorded_is_recorded_for_its_user_and_not_for_the_next_one(why: str) -> None:
+    store = Refusing()
+    ours = BrainMemoryMiddleware(store=store)
+    agent, model = agent_of(ours)
+    ask(agent, "I am Ada.")
+    ask(agent, "I am the boss.", user="boss")
+    if why == "failed":
+        model.answer = failing
+        with pytest.raises(RuntimeError):
+            ask(agent, "My cat?")
+        left = ["My cat?"]
+    elif why == "could not be recorded":
+        store.reason = "the disk is full"
+        ask(agent, "My cat?")
+        left = ["My cat?", "ok: My cat?"]
+    else:
+        ask(agent, "Refund it.")
+        left = ["Refund it.", ""]
+        if why == "was refused":
+            with pytest.raises(ConfigurationError):
+                agent.invoke(Command(resume="yes"), **of("boss", "s"))
+            left.append("shop: yes")
+    model.answer, store.reason = answer, ""
+    for question in ("one", "two"):
+        ask(agent, question, user="boss")
+    assert stored(ours, "boss") == ["I am the boss.", "ok: I am the boss.", "one", "ok: one", "two", "ok: two"]
+    ask(agent, "three")
+    ask(agent, "four", user="boss")
+    assert stored(ours) == ["I am Ada.", "ok: I am Ada.", *left, "three", "ok: three"]
+    assert stored(ours, "boss")[-2:] == ["four", "ok: four"]
+    shown = [text for text in left if why != "waits" or text]  # a call without a result is not shown
+    between = ["one", "ok: one", "two", "ok: two", "three", "ok: three", "four"]
+    assert texts(model.seen[-1])[-len([*shown, *between]) :] == [*shown, *between]
 
 
 def test_b1_a_call_that_nobody_decided_on_is_recorded_and_not_shown() -> None:

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable, Sequence
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ from langchain.agents.middleware import (
     wrap_model_call,
 )
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, RemoveMessage, SystemMessage, ToolMessage
-from langchain_core.tools import tool
+from langchain_core.tools import InjectedToolCallId, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.types import Command, interrupt
@@ -678,3 +678,47 @@ def test_what_others_ask_a_model_about_its_answer_was_said_by_nobody() -> None:
 
 def test_a_thread_without_a_mark_has_written_nothing() -> None:
     assert recorded_positions({}, [Message(role="user", content="Where is my bike?")]) == set()
+
+
+class RecordsLast(BrainMemoryMiddleware):
+    """LangGraph sorts what nodes write in one step by their names: this one's comes after the model's."""
+
+
+RecordsLast.__name__ = "remembers"
+
+
+@tool(return_direct=True)
+def go_on(place: str, tool_call_id: Annotated[str, InjectedToolCallId]) -> Command[Any]:
+    """Ask the model once more, although the result could be returned directly."""
+    return Command(goto="model", update={"messages": [ToolMessage(f"on in the {place}", tool_call_id=tool_call_id)]})
+
+
+@pytest.mark.parametrize("kind", [BrainMemoryMiddleware, RecordsLast])
+@pytest.mark.parametrize("how", ["invoke", "ainvoke", "stream", "astream"])
+@pytest.mark.parametrize("saver", [True, False])
+async def test_b1_one_of_two_parallel_tools_ends_the_run_and_the_other_does_not(
+    kind: type[BrainMemoryMiddleware], how: str, *, saver: bool
+) -> None:
+    def calls_both(messages: list[BaseMessage]) -> AIMessage:
+        if isinstance(messages[-1], ToolMessage):
+            return ok(messages)
+        calls = [(name, f"{name}{len(messages)}") for name in ("return_directly", "go_on")]
+        return AIMessage("", tool_calls=[{"name": name, "args": {"place": "shed"}, "id": id_} for name, id_ in calls])
+
+    return_directly = tool("return_directly", look.func, return_direct=True, description="Look.")  # type: ignore[attr-defined]
+    ours, model = kind(store=MemoryStore(), on_error="raise"), Scripted(answer=calls_both)
+    tools: list[Any] = [return_directly, go_on]
+    agent: Any = create_agent(model, tools, middleware=[ours], checkpointer=InMemorySaver() if saver else None)
+    expected: list[str] = []
+    for question in ("one", "two"):
+        run_of = {"input": {"messages": [HumanMessage(question)]}, "context": {"user_id": "ada", "session_id": "s"}}
+        run_of["config"] = {"configurable": {"thread_id": "s"}}
+        if how == "astream":
+            assert [part async for part in agent.astream(**run_of)]
+        elif how == "stream":
+            assert list(agent.stream(**run_of))
+        else:
+            await (agent.ainvoke(**run_of) if how == "ainvoke" else asyncio.to_thread(agent.invoke, **run_of))
+        expected += [question, "", "nothing in the shed", "on in the shed", "ok: on in the shed"]
+        assert texts(stored(ours)) == expected
+        assert texts(model.seen[-1]) == expected[:-1]

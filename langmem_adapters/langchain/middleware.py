@@ -32,7 +32,7 @@ from langmem_adapters.langchain.threads.recording import (
     messages_so_far,
     record,
 )
-from langmem_adapters.langchain.threads.run_messages import THREAD_KEY, UNRECORDED_KEY, with_lost_messages
+from langmem_adapters.langchain.threads.run_messages import THREAD_KEY, UNRECORDED_KEY, newest, with_lost_messages
 from langmem_adapters.langchain.threads.thread import SUMMARY_KEY
 from langmem_adapters.langchain.threads.view import Thread
 from langmem_adapters.longterm import LongTermMemory
@@ -55,7 +55,7 @@ try:
     from langgraph.runtime import Runtime
     from langgraph.types import Command
 
-    from langmem_adapters.langchain.threads.scope import Lookup, ScopeResolver, checked_owner, owner_mark, task_of
+    from langmem_adapters.langchain.threads.scope import Lookup, ScopeResolver, checked_owner, owner_update, task_of
 except ImportError as error:
     raise MissingDependency("langchain", "langgraph") from error
 
@@ -69,7 +69,7 @@ class BrainState(AgentState[Any]):
 
     brain_summary: NotRequired[Annotated[str, OmitFromOutput]]
     brain_recorded: NotRequired[Annotated[str, PrivateStateAttr]]
-    brain_said: NotRequired[Annotated[list[BaseMessage], PrivateStateAttr]]
+    brain_said: NotRequired[Annotated[list[BaseMessage], PrivateStateAttr, newest]]
     brain_older: NotRequired[Annotated[str, PrivateStateAttr]]
     brain_began: NotRequired[Annotated[str, PrivateStateAttr]]
     brain_thread: NotRequired[Annotated[str, PrivateStateAttr]]
@@ -77,6 +77,7 @@ class BrainState(AgentState[Any]):
     brain_first: NotRequired[Annotated[dict[str, str], PrivateStateAttr]]
     brain_sent: NotRequired[Annotated[dict[str, str], PrivateStateAttr]]
     brain_owner: NotRequired[Annotated[str, PrivateStateAttr]]
+    brain_left: NotRequired[Annotated[dict[str, list[BaseMessage]], PrivateStateAttr]]
 
 
 class BrainMemoryMiddleware(AgentMiddleware[Any, Any, Any], Shared):
@@ -253,10 +254,10 @@ class BrainMemoryMiddleware(AgentMiddleware[Any, Any, Any], Shared):
         brain = self._brain(scope)
         first_id = next((message.id for message in convert_to_messages(state["messages"][:1])), None)
         thread_mark = str(state.get(THREAD_KEY) or first_id or self._clock_and_ids["new_id"]())
-        update = {THREAD_KEY: thread_mark, **owner_mark(scope)}
+        update = {THREAD_KEY: thread_mark, **owner_update(scope, state)}
         context = yield from self._attempt(step(brain.context), None)
         if context is not None:
-            thread = Thread(with_lost_messages(state)["messages"], thread_mark, state, self._text_of)
+            thread = Thread(with_lost_messages(state)["messages"], thread_mark, {**state, **update}, self._text_of)
             update |= yield from self._attempt(initial_state_update(brain, thread, context), {})
             update[SUMMARY_KEY] = context.summary.text if context.summary else ""
         return {name: value for name, value in update.items() if state.get(name) != value} or None

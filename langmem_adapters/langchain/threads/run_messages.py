@@ -24,6 +24,15 @@ UNRECORDED_KEY: Final = "brain_said"
 """Key in a thread's state: what a run has shown the model and not recorded; the thread itself may lose it."""
 
 
+def newest(earlier: list[BaseMessage], later: list[BaseMessage]) -> list[BaseMessage]:  # noqa: ARG001 - LangGraph's
+    """The reducer of :data:`UNRECORDED_KEY`: the later of two values.
+
+    If one of two parallel tools ends the run, and the other does not, LangChain runs the end and a model call in one
+    step, and both write that key. Either will do: what was recorded is not stored twice, the thread has the rest.
+    """
+    return later
+
+
 def with_lost_messages(state: Mapping[str, Any]) -> Mapping[str, Any]:
     """A state that has never been compared with its session, with the messages that its thread lost meanwhile."""
     if RECORDED_KEY in state or not state.get(UNRECORDED_KEY):

@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextvars import copy_context
 from functools import partial
+from itertools import takewhile
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from langchain_core.messages import BaseMessage, convert_to_messages
 from langgraph.runtime import Runtime
 
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.keys import SUBAGENT_SUFFIX, fingerprint
+from langmem_adapters.langchain.convert import role_of
+from langmem_adapters.langchain.threads.changed_questions import SENT_KEY
+from langmem_adapters.langchain.threads.run_messages import RECORDED_KEY, UNRECORDED_KEY, merge_run_messages
 from langmem_adapters.model import Scope
 from langmem_adapters.validation import id_text
 
@@ -19,6 +24,9 @@ Lookup: TypeAlias = str | Callable[[Runtime[Any]], object]
 
 OWNER_KEY: Final = "brain_owner"
 """Key in a thread's state: a fingerprint of the tenant and the user for whom its latest run began."""
+
+LEFT_KEY: Final = "brain_left"
+"""Key in a thread's state: what runs of others left unrecorded, by :data:`OWNER_KEY`, until their next run."""
 
 _TOOLS_NODE = "tools"  # what create_agent calls the node in which tools run
 
@@ -71,9 +79,33 @@ class ScopeResolver(NamedTuple):
         return lambda: context.run(lambda: self(runtime))
 
 
-def owner_mark(scope: Scope) -> dict[str, str]:
-    """The state that says for whom a run began."""
-    return {OWNER_KEY: fingerprint(scope.tenant, scope.user)}
+def owner_update(scope: Scope, state: Mapping[str, Any]) -> dict[str, Any]:
+    """The new state of a thread when a run begins: for whom, and what waits for others to be recorded as theirs.
+
+    A run leaves messages unrecorded if it fails, is never resumed, or cannot reach the store.
+    """
+    mark = _owner_mark(scope)
+    last_mark = state.get(OWNER_KEY, mark)
+    if last_mark == mark or RECORDED_KEY not in state:
+        return {OWNER_KEY: mark}
+    said, recorded_id = _left_messages(state)
+    left = {**(state.get(LEFT_KEY) or {}), **({last_mark: said} if said else {})}
+    update = {UNRECORDED_KEY: left.pop(mark, []), LEFT_KEY: left, SENT_KEY: {}}
+    return {OWNER_KEY: mark, RECORDED_KEY: recorded_id, **update}
+
+
+def _left_messages(state: Mapping[str, Any]) -> tuple[list[BaseMessage], str]:
+    """What the thread's last run left unrecorded, and the id of the thread's last message before the new run."""
+    said, recorded_id = state.get(UNRECORDED_KEY) or [], state[RECORDED_KEY]
+    messages = convert_to_messages(state["messages"])
+    unrecorded = messages[next((n + 1 for n, message in enumerate(messages) if message.id == recorded_id), 0) :]
+    known_ids = {*(message.id for message in said), *(state.get(SENT_KEY) or ())}
+    positions = [n for n, message in enumerate(unrecorded) if message.id in known_ids]
+    if not positions:
+        return said, recorded_id
+    answers = takewhile(lambda message: role_of(message) != "user", unrecorded[positions[-1] + 1 :])
+    run_messages = [*unrecorded[positions[0] : positions[-1] + 1], *answers]
+    return merge_run_messages(said, run_messages), str(run_messages[-1].id)
 
 
 def checked_owner(scope: Scope, state: Mapping[str, Any]) -> Scope:
@@ -81,10 +113,14 @@ def checked_owner(scope: Scope, state: Mapping[str, Any]) -> Scope:
 
     Whoever approves may not be who asked: the conversation and its memories stay with the latter.
     """
-    mark = owner_mark(scope)[OWNER_KEY]
+    mark = _owner_mark(scope)
     if state.get(OWNER_KEY, mark) != mark:  # a state of an earlier version says nothing
         raise ConfigurationError("the run began for another user or tenant: resume it with the context of who asked")
     return scope
+
+
+def _owner_mark(scope: Scope) -> str:
+    return fingerprint(scope.tenant, scope.user)
 
 
 def _subagent_suffix(runtime: Runtime[Any]) -> str:
