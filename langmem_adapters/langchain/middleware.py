@@ -21,12 +21,16 @@ from langmem_adapters.expiry import Refresh
 from langmem_adapters.flow import Flow, arun, run, step
 from langmem_adapters.indexes import index_of, vectors_of
 from langmem_adapters.langchain.convert import from_message
-from langmem_adapters.langchain.threads.conversation import conversation_of, latest_question, with_question
+from langmem_adapters.langchain.threads.conversation import (
+    conversation_of,
+    latest_question,
+    latest_question_text,
+    with_question,
+)
 from langmem_adapters.langchain.threads.prompt_budget import PromptBudget, memory_section, with_section
 from langmem_adapters.langchain.threads.recording import (
     count_recorded,
     initial_state_update,
-    latest_question_text,
     load_context,
     make_text_of,
     messages_so_far,

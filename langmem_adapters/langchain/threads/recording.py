@@ -265,11 +265,6 @@ def without_deleted_before_question(
     return undeleted + new[question_position:]
 
 
-def latest_question_text(messages: Sequence[Message]) -> str:
-    """The newest question that was said."""
-    return next((message.text for message in reversed(messages) if message.role == "user" and is_dialogue(message)), "")
-
-
 def to_session_messages(
     new: Sequence[Message], history: Sequence[Message], thread: Thread, task_marks: Mapping[str, Any]
 ) -> list[Message]:
