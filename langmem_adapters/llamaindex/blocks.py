@@ -186,7 +186,7 @@ def from_standard(standard: str | dict[Any, Any], *, of_file: bool = False) -> F
     if kind in _BLOCK_TYPES and ("base64" in standard or "url" in standard):
         return _medium_fields(_BLOCK_TYPES[kind], standard)
     if kind == "reasoning":
-        extras, content = standard.get("extras", {}), standard.get("reasoning")
+        extras, content = standard.get("extras") or {}, standard.get("reasoning")
         return {"block_type": "thinking", "content": content, "additional_information": extras}
     if kind in {"tool_call", "invalid_tool_call"}:
         return call_fields(standard.get("id"), standard.get("name"), standard.get("args") or {})
