@@ -604,6 +604,12 @@ def test_h5_a_run_is_refused_whose_user_or_tenant_a_function_does_not_find(part:
         ask(create_agent(Scripted(), middleware=[ours]), "one")
 
 
+@pytest.mark.parametrize("kind", [BrainMemoryMiddleware, ExperienceMiddleware])
+def test_h5_a_run_is_refused_whose_tenant_is_a_setting_that_is_not_set(kind: Any) -> None:
+    with pytest.raises(ConfigurationError, match="the run has no tenant"):
+        ask(create_agent(Scripted(), middleware=[kind("memory:", tenant=None)]), "one")
+
+
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [

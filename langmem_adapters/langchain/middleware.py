@@ -168,7 +168,7 @@ class BrainMemoryMiddleware(AgentMiddleware[Any, Any, Any], Shared):
         self._store = resolve_store(url, store)
         self._index = index_of(url, store) if index is None else index
         self._vectors = vectors_of(url, store, init_embeddings(embedder) if isinstance(embedder, str) else embedder)
-        self._scope = ScopeResolver(user, session, tenant, long_term or callable(user), callable(tenant))
+        self._scope = ScopeResolver(user, session, tenant, long_term or callable(user), tenant != "")
         self._long_term, self._recall_k = long_term, recall_k
         self._memory_k, self._max_tokens, self._counter, self._on_error = memory_k, max_tokens, counter, on_error
         self._clock_and_ids: dict[str, Any] = {"clock": clock, "new_id": new_id}
