@@ -236,7 +236,7 @@ class BrainMemoryMiddleware(AgentMiddleware[Any, Any, Any], Shared):
         return self._brain(checked_scope(tenant=tenant, user=user, session=session))
 
     def stats(self) -> dict[str, int]:
-        """Counts of recorded messages, recalled memories and errors; and of model calls and tokens, by all sessions."""
+        """Counts of recorded messages, memories found and errors; and of model calls and tokens, by all sessions."""
         return {name: self._counts[name] for name in ("recorded", "recalled", "errors", *MODEL_COUNTERS)}
 
     def flush(self) -> None:

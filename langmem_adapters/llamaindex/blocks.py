@@ -203,8 +203,7 @@ def call_fields(id_: Any, name: Any, arguments: Any) -> Fields:
 
 def _medium_fields(block_type: str, standard: dict[str, Any]) -> Fields:
     medium = _MEDIA[block_type]
-    fields: Fields = {"block_type": block_type, medium.data: standard.get("base64")}
-    fields["url"] = standard.get("url")
+    fields: Fields = {"block_type": block_type, medium.data: standard.get("base64"), "url": standard.get("url")}
     if isinstance(mime := standard.get("mime_type"), str):
         fields[medium.mime] = _audio_format(mime) if block_type == "audio" else mime
     if isinstance(extras := standard.get("extras"), dict):

@@ -22,11 +22,6 @@ from langmem_adapters.langchain.threads.exchanges import (
 from langmem_adapters.model import Message, Summary
 
 
-def is_same_message(old: Message, message: Message, text_of: TextOf = unspaced_text) -> bool:
-    """Whether two messages with one id are the same: some clients number the messages of each request anew."""
-    return old.role == message.role and unspaced_text(old) == text_of(message)
-
-
 def existing_count(
     history: Sequence[Message],
     thread: Sequence[Message],
