@@ -52,8 +52,10 @@ S = TypeVar("S", bound=MessageLike)
 INDENT = "  "
 """The indent of lines that continue a message."""
 
+INSTRUCTION_ROLES = frozenset({"system", "developer"})
+"""Roles of messages that say how to answer, and are no part of what was said."""
+
 _log = logging.getLogger("langmem_adapters")
-_SYSTEM_ROLES = frozenset({"system", "developer"})
 _CALL_ID_KEYS = ("id", "tool_call_id", "call_id")
 _CALL_BLOCK_TYPES = ("invalid_tool_call", "computer_call")  # the second is OpenAI's
 
@@ -161,12 +163,12 @@ def _shorten_texts(messages: list[Message], max_tokens: int, counter: TokenCount
 def _drop_before_user(messages: Sequence[S]) -> list[S]:
     """Drop the messages before the first user message, except system messages."""
     first = next(position for position, message in enumerate(messages) if message.role == "user")
-    return [*(message for message in messages[:first] if message.role in _SYSTEM_ROLES), *messages[first:]]
+    return [*(message for message in messages[:first] if message.role in INSTRUCTION_ROLES), *messages[first:]]
 
 
 def starts_with_user(messages: Sequence[MessageLike]) -> bool:
     """Whether the first message that is not a system message is a user's, if there is any."""
-    return next((message.role for message in messages if message.role not in _SYSTEM_ROLES), "user") == "user"
+    return next((message.role for message in messages if message.role not in INSTRUCTION_ROLES), "user") == "user"
 
 
 def repair(messages: Sequence[Message]) -> list[Message]:

@@ -129,6 +129,7 @@ KWARGS: list[dict[str, Any]] = [
     {"tool_call_id": "", "name": ""},
     {"tool_calls": [{"id": "1", "type": "function", "function": {"name": "f", "arguments": '{"x":1}'}}]},
     {"tool_calls": [{"function": {"name": None, "arguments": "{broken"}}, {"unknown": 1}, "text"]},
+    {"tool_calls": [{"id": 5, "function": {"name": ["f"], "arguments": {1: 2}}}]},
     {"tool_calls": None, "images": []},
     {"raw": b"\x00\xff", "at": dt.date(2026, 1, 1), "deep": [{1: ({2},)}]},
 ]
@@ -411,6 +412,13 @@ def test_a_call_without_arguments_is_one(args: Any) -> None:
     call = {"type": "tool_call", "id": "call_1", "name": "now", "args": args}
     message = Message(role="assistant", content=["Wait.", call])
     assert from_message(message).blocks[1:] == [ToolCallBlock(tool_call_id="call_1", tool_name="now", tool_kwargs={})]
+
+
+@pytest.mark.parametrize("extras", [None, {}])
+def test_a_thought_without_extras_is_one(extras: Any) -> None:
+    thought = {"type": "reasoning", "reasoning": "Hm.", "extras": extras}
+    blocks = from_message(Message(role="assistant", content=[thought, "Wait."])).blocks
+    assert blocks == [ThinkingBlock(content="Hm."), TextBlock(text="Wait.")]
 
 
 def test_what_cannot_be_read_is_named_by_its_kind(caplog: pytest.LogCaptureFixture) -> None:

@@ -338,8 +338,9 @@ def test_beside_the_memory_that_there_is_room_for_the_latest_exchange_is_whole(o
             assert prompt.messages_for(with_section(owner, section)) == [asked]
 
 
-def test_instructions_that_take_the_whole_budget_do_not_lift_it() -> None:
-    lead = Message(role="system", content="Be brief.")
+@pytest.mark.parametrize("role", ["system", "developer"])
+def test_instructions_that_take_the_whole_budget_do_not_lift_it(role: str) -> None:
+    lead = Message(role=role, content="Be brief.")
     asked = [Message(role="user", content=f"Where is my bike? {n}") for n in range(5)]
     budget = message_tokens(lead, approximate_tokens)
     prompt = PromptBudget([lead, *asked], None, memory_k=9, max_tokens=budget, counter=approximate_tokens)
@@ -408,10 +409,12 @@ def test_a_session_filled_elsewhere_goes_on_in_a_thread() -> None:
     assert texts(brain.messages()) == ["zero", "ok: zero", "one", "ok: one"]
 
 
-def test_system_messages_in_the_thread_are_shown_first_and_not_stored() -> None:
+@pytest.mark.parametrize("arguments", [{}, {"__openai_role__": "developer"}])
+def test_system_messages_in_the_thread_are_shown_first_and_not_stored(arguments: dict[str, Any]) -> None:
     model, ours = Scripted(), memory(memory_k=2)
     agent = create_agent(model, middleware=[ours], checkpointer=InMemorySaver())
-    agent.invoke({"messages": [SystemMessage("Speak French."), HumanMessage("one")]}, **of("ada", "s"))
+    instruction = SystemMessage("Speak French.", additional_kwargs=arguments)
+    agent.invoke({"messages": [instruction, HumanMessage("one")]}, **of("ada", "s"))
     for word in ("two", "three", "four"):
         ask(agent, word)
     assert all("Speak French." in system(shown) and not invalid(shown) for shown in model.seen)
@@ -599,6 +602,12 @@ def test_h5_a_run_is_refused_whose_user_or_tenant_a_function_does_not_find(part:
     ours = memory(long_term=False, **{part: lambda _: None})
     with pytest.raises(ConfigurationError, match=f"the run has no {part}"):
         ask(create_agent(Scripted(), middleware=[ours]), "one")
+
+
+@pytest.mark.parametrize("kind", [BrainMemoryMiddleware, ExperienceMiddleware])
+def test_h5_a_run_is_refused_whose_tenant_is_a_setting_that_is_not_set(kind: Any) -> None:
+    with pytest.raises(ConfigurationError, match="the run has no tenant"):
+        ask(create_agent(Scripted(), middleware=[kind("memory:", tenant=None)]), "one")
 
 
 @pytest.mark.parametrize(

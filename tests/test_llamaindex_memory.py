@@ -266,11 +266,14 @@ async def test_the_right_things_are_kept(any_store: Store) -> None:
     kept = long_term(any_store)
     block = LongTermMemoryBlock(kept)
     picture = ChatMessage(role="user", blocks=[ImageBlock(url="http://localhost/x.png"), TextBlock(text="a picture")])
+    assigned = chat("Be polite.")
+    assigned.role = "system"  # type: ignore[assignment] # as a class that does not check it keeps it
     marked = "<memory>\n<LongTermMemory>\n\n<recalled>\n- user: old\n</recalled>\n</LongTermMemory>\n</memory>"
     await block.aput(
         [
             chat("Be kind.", "system"),
             chat("Be brief.", "developer"),
+            assigned,
             ChatMessage("from a retriever", additional_kwargs={RECALLED: True}),
             chat(marked),
             chat(f"{marked} and a new word", "assistant"),
@@ -729,7 +732,7 @@ async def test_a5_the_loop_goes_on_while_a_store_is_slow() -> None:
     await talk(block, "My bike is in the shed.")
     async with ticking() as late:
         found = await asyncio.gather(*(block.aget([chat("bike")]) for _ in range(10)), talk(block, "a dog"))
-    assert all("in the shed" in text for text in found[:10] if text is not None)
+    assert all("in the shed" in str(text) for text in found[:10])
     assert max(late) < 0.25  # a blocked loop would be 0.5 s late; a busy machine is no failure
 
 

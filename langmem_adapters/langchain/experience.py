@@ -124,7 +124,7 @@ class ExperienceMiddleware(CachedModel, AgentMiddleware[Any, Any, Any], Shared):
         self._store = cache_store(url, store)
         if examples and index is None:
             index = cache_index(url, store)
-        self._scope = ScopeResolver(user, "-", tenant, needs_user=False, needs_tenant=False)
+        self._scope = ScopeResolver(user, "-", tenant, needs_user=False, needs_tenant=tenant is None)
         clock_and_ids: dict[str, Any] = {"clock": clock, "new_id": new_id}
         self._strict = strict
         self._pool_settings: dict[str, Any] = {

@@ -21,12 +21,16 @@ from langmem_adapters.expiry import Refresh
 from langmem_adapters.flow import Flow, arun, run, step
 from langmem_adapters.indexes import index_of, vectors_of
 from langmem_adapters.langchain.convert import from_message
-from langmem_adapters.langchain.threads.conversation import conversation_of, latest_question, with_question
+from langmem_adapters.langchain.threads.conversation import (
+    conversation_of,
+    latest_question,
+    latest_question_text,
+    with_question,
+)
 from langmem_adapters.langchain.threads.prompt_budget import PromptBudget, memory_section, with_section
 from langmem_adapters.langchain.threads.recording import (
     count_recorded,
     initial_state_update,
-    latest_question_text,
     load_context,
     make_text_of,
     messages_so_far,
@@ -165,7 +169,7 @@ class BrainMemoryMiddleware(AgentMiddleware[Any, Any, Any], Shared):
         self._store = resolve_store(url, store)
         self._index = index_of(url, store) if index is None else index
         self._vectors = vectors_of(url, store, init_embeddings(embedder) if isinstance(embedder, str) else embedder)
-        self._scope = ScopeResolver(user, session, tenant, long_term or callable(user), callable(tenant))
+        self._scope = ScopeResolver(user, session, tenant, long_term or callable(user), tenant != "")
         self._long_term, self._recall_k = long_term, recall_k
         self._memory_k, self._max_tokens, self._counter, self._on_error = memory_k, max_tokens, counter, on_error
         self._clock_and_ids: dict[str, Any] = {"clock": clock, "new_id": new_id}
@@ -233,7 +237,7 @@ class BrainMemoryMiddleware(AgentMiddleware[Any, Any, Any], Shared):
         return self._brain(checked_scope(tenant=tenant, user=user, session=session))
 
     def stats(self) -> dict[str, int]:
-        """Counts of recorded messages, recalled memories and errors; and of model calls and tokens, by all sessions."""
+        """Counts of recorded messages, memories found and errors; and of model calls and tokens, by all sessions."""
         return {name: self._counts[name] for name in ("recorded", "recalled", "errors", *MODEL_COUNTERS)}
 
     def flush(self) -> None:

@@ -186,7 +186,7 @@ def from_standard(standard: str | dict[Any, Any], *, of_file: bool = False) -> F
     if kind in _BLOCK_TYPES and ("base64" in standard or "url" in standard):
         return _medium_fields(_BLOCK_TYPES[kind], standard)
     if kind == "reasoning":
-        extras, content = standard.get("extras", {}), standard.get("reasoning")
+        extras, content = standard.get("extras") or {}, standard.get("reasoning")
         return {"block_type": "thinking", "content": content, "additional_information": extras}
     if kind in {"tool_call", "invalid_tool_call"}:
         return call_fields(standard.get("id"), standard.get("name"), standard.get("args") or {})
@@ -203,8 +203,7 @@ def call_fields(id_: Any, name: Any, arguments: Any) -> Fields:
 
 def _medium_fields(block_type: str, standard: dict[str, Any]) -> Fields:
     medium = _MEDIA[block_type]
-    fields: Fields = {"block_type": block_type, medium.data: standard.get("base64")}
-    fields["url"] = standard.get("url")
+    fields: Fields = {"block_type": block_type, medium.data: standard.get("base64"), "url": standard.get("url")}
     if isinstance(mime := standard.get("mime_type"), str):
         fields[medium.mime] = _audio_format(mime) if block_type == "audio" else mime
     if isinstance(extras := standard.get("extras"), dict):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from llama_index.core.base.llms.types import BaseContentBlock, ChatMessage, MessageRole, TextBlock
@@ -26,7 +27,7 @@ from langmem_adapters.llamaindex.blocks import (
     plain,
     to_standard,
 )
-from langmem_adapters.model import Content, Message
+from langmem_adapters.model import Content, Message, ToolCall
 from langmem_adapters.providers.content import standard_block
 from langmem_adapters.validation import checked_list, invalid_fields
 from langmem_adapters.warn_once import WarnOnce, warn_of_damage
@@ -64,6 +65,7 @@ def to_message(chat: ChatMessage) -> Message:
     for name in ("tool_call_id", "name"):
         if isinstance(kwargs.get(name), str):
             fields[name] = kwargs.pop(name)
+    calls: list[Any]
     fields["content"], calls, layout = _split_blocks(chat.blocks)
     if not calls and (calls := list(_openai_calls(kwargs.get("tool_calls")))):
         layout = layout if layout is not None else [{}] * len(chat.blocks)
@@ -135,12 +137,13 @@ def _are_documents(value: Any) -> bool:
     return isinstance(value, list) and bool(value) and all(isinstance(item, BaseModel) for item in value)
 
 
-def _openai_calls(calls: Any) -> Iterator[dict[str, Any]]:
-    """Read tool calls from where older integrations put them, if their arguments can be read."""
+def _openai_calls(calls: Any) -> Iterator[ToolCall]:
+    """Read tool calls from where older integrations put them, if they can be read."""
     for call in calls if isinstance(calls, list) else []:
         function = call.get("function") if isinstance(call, dict) else None
         if isinstance(function, dict) and (args := _arguments(function.get("arguments"))) is not None:
-            yield {"id": call.get("id"), "name": function.get("name") or "", "args": args}
+            with suppress(ValidationError):  # what no call may be stays in the arguments alone
+                yield ToolCall(id=call.get("id"), name=function.get("name") or "", args=args)
 
 
 def _arguments(value: Any) -> dict[str, Any] | None:

@@ -27,7 +27,7 @@ from langmem_adapters.outages import Outages
 from langmem_adapters.protocols import Index, Store
 from langmem_adapters.recall.memories import memory_line
 from langmem_adapters.stores import MissingStore, has_no_password, resolve_store
-from langmem_adapters.text import escape_tags
+from langmem_adapters.text import INSTRUCTION_ROLES, escape_tags
 from langmem_adapters.validation import check_at_most_one, check_seconds, checked_scope
 from langmem_adapters.warn_once import WarnOnce
 
@@ -302,7 +302,7 @@ def _all_storable_messages(chats: Sequence[ChatMessage]) -> list[Message]:
 
 def _storable_messages(chat: ChatMessage) -> list[Message]:
     """The message without what was recalled into it, split by who said it; none if it is not to be stored."""
-    if chat.role.value in {"system", "developer"} or chat.additional_kwargs.get(RECALLED):
+    if chat.role in INSTRUCTION_ROLES or chat.additional_kwargs.get(RECALLED):
         return []
     blocks = [block for block in map(_strip_recalled, chat.blocks) if block is not None]
     if chat.blocks and not blocks:

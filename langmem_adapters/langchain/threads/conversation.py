@@ -12,7 +12,7 @@ from langmem_adapters.conversation.session import Context
 from langmem_adapters.conversation.stored_summary import last_covered_id
 from langmem_adapters.flow import Flow
 from langmem_adapters.langchain.convert import role_of
-from langmem_adapters.langchain.threads.exchanges import is_dialogue
+from langmem_adapters.langchain.threads.exchanges import instruction_count, is_dialogue
 from langmem_adapters.langchain.threads.overlap import merge, shared_positions
 from langmem_adapters.langchain.threads.recording import (
     OLDER_KEY,
@@ -93,6 +93,11 @@ def latest_question(run_messages: Sequence[BaseMessage]) -> Message | None:
     return next((to_message_leniently(m) for m in reversed(run_messages) if role_of(m) == "user"), None)
 
 
+def latest_question_text(messages: Sequence[Message]) -> str:
+    """The newest question that was said."""
+    return next((message.text for message in reversed(messages) if message.role == "user" and is_dialogue(message)), "")
+
+
 def with_question(conversation: list[Message], question: Message | None) -> list[Message]:
     """What a model is shown: the conversation, with the run's question if others took every question out of it.
 
@@ -100,5 +105,5 @@ def with_question(conversation: list[Message], question: Message | None) -> list
     """
     if question is None or any(message.role == "user" for message in conversation):
         return conversation
-    lead_length = len(list(takewhile(lambda message: message.role == "system", conversation)))
+    lead_length = instruction_count(conversation)
     return [*conversation[:lead_length], question, *conversation[lead_length:]]

@@ -15,6 +15,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 from langmem_adapters.langchain.threads.alignment import heaviest_alignment
 from langmem_adapters.longterm import RECALLED
 from langmem_adapters.model import Message
+from langmem_adapters.text import INSTRUCTION_ROLES
 
 TextOf: TypeAlias = Callable[[Message], str]
 """Gives the text of a message by which it is compared."""
@@ -25,8 +26,6 @@ question alone, or by the last answer and a part of the question. "ids", if it k
 
 CHANGED_KEY: Final = "brain_changed"
 """Key in the metadata of a question: its client knows it in other words."""
-
-INSTRUCTION_ROLES: Final = frozenset({"system", "developer"})
 
 _CERTAIN = 2
 
@@ -85,6 +84,11 @@ def is_summary_or_recalled(additional_kwargs: Mapping[str, Any]) -> bool:
     """Whether the additional arguments of a message mark it as a summary or as recalled."""
     # LangChain's SummarizationMiddleware writes its summary as a user message
     return bool(additional_kwargs.get(RECALLED)) or additional_kwargs.get("lc_source") == "summarization"
+
+
+def instruction_count(messages: Sequence[Message]) -> int:
+    """How many instructions a conversation begins with."""
+    return next((n for n, message in enumerate(messages) if message.role not in INSTRUCTION_ROLES), len(messages))
 
 
 def split_exchanges(messages: Sequence[Message], text_of: TextOf) -> list[Exchange]:

@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from itertools import takewhile
 
 from langmem_adapters.conversation.log import entry_id
 from langmem_adapters.conversation.stored_summary import content_fingerprint, unspaced_text
 from langmem_adapters.langchain.threads.exchanges import (
-    INSTRUCTION_ROLES,
     Exchange,
     ExchangePairs,
     MatchBy,
     TextOf,
     has_other_answer,
     id_key,
+    instruction_count,
     is_dialogue,
     pair_exchanges,
     position_pairs,
     split_exchanges,
 )
 from langmem_adapters.model import Message, Summary
-
-
-def is_same_message(old: Message, message: Message, text_of: TextOf = unspaced_text) -> bool:
-    """Whether two messages with one id are the same: some clients number the messages of each request anew."""
-    return old.role == message.role and unspaced_text(old) == text_of(message)
 
 
 def existing_count(
@@ -142,8 +136,7 @@ def merge(
     left_out = {*own_positions, *(n for old, new in pairs if has_other_answer(old, new) for n in old.keys)}
     # If nothing of the session is left, the thread alone counts.
     known_count = 0 if 0 < len(own_positions) == len(history) else start
-    lead_length = len(list(takewhile(lambda message: message.role in INSTRUCTION_ROLES, thread)))
-    cursor = _start_position(*pairs[0]) if pairs else max(known_count, lead_length)
+    cursor = _start_position(*pairs[0]) if pairs else max(known_count, instruction_count(thread))
     # By now the first exchange may be another one under the same ids.
     own_ids = {history[n].id for n in own_positions}
     cursor = next((position for position in range(cursor) if thread[position].id in own_ids), cursor)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from langchain_core.messages import SystemMessage
 
 from langmem_adapters.langchain.convert import to_message
+from langmem_adapters.langchain.threads.exchanges import instruction_count
 from langmem_adapters.language.dates import day_of
 from langmem_adapters.model import Message, Recalled
 from langmem_adapters.recall.memories import memory_line
@@ -41,7 +42,7 @@ class PromptBudget:
         max_tokens: int | None,
         counter: TokenCounter,
     ) -> None:
-        lead_length = next((n for n, message in enumerate(conversation) if message.role != "system"), len(conversation))
+        lead_length = instruction_count(conversation)
         self._instructions = list(conversation[:lead_length])  # in the thread itself: always shown
         self._conversation = list(conversation[lead_length:])
         self._memory_k = memory_k

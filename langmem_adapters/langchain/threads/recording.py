@@ -17,12 +17,7 @@ from langmem_adapters.flow import Flow, step
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.langchain.threads.changed_questions import SENT_KEY, mark_changed_questions, sent_fingerprints
 from langmem_adapters.langchain.threads.exchanges import TextOf, id_key, is_dialogue
-from langmem_adapters.langchain.threads.overlap import (
-    existing_count,
-    existing_count_by_id,
-    is_same_message,
-    renumbered_count,
-)
+from langmem_adapters.langchain.threads.overlap import existing_count, existing_count_by_id, renumbered_count
 from langmem_adapters.langchain.threads.run_messages import RECORDED_KEY, THREAD_KEY, UNRECORDED_KEY, merge_run_messages
 from langmem_adapters.langchain.threads.storable import append_messages, to_message_leniently
 from langmem_adapters.langchain.threads.summaries import SUMMARIZED_KEY, shared_state, summarized_ids
@@ -265,11 +260,6 @@ def without_deleted_before_question(
     return undeleted + new[question_position:]
 
 
-def latest_question_text(messages: Sequence[Message]) -> str:
-    """The newest question that was said."""
-    return next((message.text for message in reversed(messages) if message.role == "user" and is_dialogue(message)), "")
-
-
 def to_session_messages(
     new: Sequence[Message], history: Sequence[Message], thread: Thread, task_marks: Mapping[str, Any]
 ) -> list[Message]:
@@ -284,7 +274,7 @@ def to_session_messages(
     messages = []
     for message in new:
         old, id_ = history_by_id.get(message.id), message.id
-        if old is not None and not is_same_message(old, message, thread.text_of):
+        if old is not None and id_key(old, unspaced_text(old)) != id_key(message, thread.text_of(message)):
             id_ = fingerprint(thread_mark, began, id_, message.role, thread.text_of(message))
         messages.append(message.model_copy(update={"id": id_, "metadata": {**message.metadata, **marks}}))
     return messages

@@ -11,9 +11,10 @@ from langchain_core.messages import BaseMessage, convert_to_messages
 from langmem_adapters.conversation.stored_summary import unspaced_text
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.langchain.convert import role_of
-from langmem_adapters.langchain.threads.exchanges import INSTRUCTION_ROLES, TextOf, is_summary_or_recalled
+from langmem_adapters.langchain.threads.exchanges import TextOf, is_summary_or_recalled
 from langmem_adapters.langchain.threads.storable import to_message_leniently
 from langmem_adapters.model import Message
+from langmem_adapters.text import INSTRUCTION_ROLES
 
 _GENERATED_ID_PREFIX = "said-"
 
