@@ -158,7 +158,8 @@ class CachedLLM(CachedModel, StructuredPrediction, LLM):
         pool_settings: dict[str, Any] = {"tag": tag, "ttl": ttl, "prices": prices}
         pool_settings |= {"max_entries": max_entries, "max_bytes": max_bytes}
         can_reopen = store is None and isinstance(tenant, str) and has_no_password(url)
-        self._init_arguments = {"store": MissingStore("a CachedLLM"), "on_error": on_error}
+        # Nor is a call shared there, as nothing says whose it is.
+        self._init_arguments = {"store": MissingStore("a CachedLLM"), "on_error": on_error, "wait": 0.0}
         if can_reopen:
             self._init_arguments = {"url": url, "tenant": tenant, **pool_settings, **rules}
         shared_pool = ExperiencePool(cache_store(url, store), **pool_settings, **sources)
