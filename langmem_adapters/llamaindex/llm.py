@@ -70,10 +70,10 @@ class CachedLLM(CachedModel, StructuredPrediction, LLM):
     same store, one calls the model; if that fails, the others call it themselves. A stream that was not read to its
     end, and a response that was cut off, filtered or empty, are not stored. Requests are stored only as a hash.
 
-    A copy has the same cache, and a deep copy a model of its own. If its model can be pickled, so can it: where it is
-    loaded, it opens the cache of its URL anew. With a store of its own, a password in its URL or a tenant that is not a
-    text, it has no cache there, which counts as an outage of the store. A rate limiter that is set here is set on the
-    model, so that no hit waits for it.
+    A copy has the same cache, and a deep copy a model of its own. If its model and the functions that it was given can
+    be pickled, so can it: where it is loaded, it opens the cache of its URL anew. With a store of its own, a password
+    in its URL or a tenant that is not a text, it has no cache there, which counts as an outage of the store. A rate
+    limiter that is set here is set on the model, so that no hit waits for it.
 
     A hit has tool calls with ids of its own, no usage, and in its ``additional_kwargs`` ``cache``, ``cache_key``,
     ``cache_age`` (seconds) and ``cache_usage``; callbacks and events report it like any response. The whole request is
