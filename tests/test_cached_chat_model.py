@@ -1163,6 +1163,13 @@ async def test_a5_what_takes_a_while_to_read_is_read_beside_the_loop(
     assert threads[-1] == threading.get_ident()  # a hop would take longer
 
 
+@pytest.mark.parametrize("content", [None, (1, 2)])
+async def test_c1_what_no_message_says_is_a_request_too(content: Any) -> None:
+    unchecked: list[Any] = [AIMessage.model_construct(content=content)]
+    model = CachedChatModel(FakeListChatModel(responses=["one", "two"]), ExperienceCache(store=MemoryStore()))
+    assert [(await model.ainvoke(unchecked)).text, model.invoke(unchecked).text] == ["one", "one"]
+
+
 async def test_a5_a_hit_that_is_long_lets_others_run() -> None:
     model = CachedChatModel(Scripted(script=["word " * 2000]), ExperienceCache(store=MemoryStore()))
     await astreamed(model)

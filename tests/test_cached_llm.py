@@ -17,7 +17,7 @@ from dataclasses import make_dataclass
 from enum import Enum
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import openai
 import pytest
@@ -2484,3 +2484,30 @@ def test_what_cannot_be_opened_again_is_pickled_without_its_cache(
     strict = pickle.loads(pickle.dumps(CachedLLM(MockLLM(), on_error="raise", **settings)))
     with pytest.raises(StoreUnavailable):
         strict.complete("Hi")
+
+
+class Meeting(MockLLM):
+    """Answers once two ask at the same time."""
+
+    both: ClassVar = threading.Barrier(2)
+
+    def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
+        self.both.wait(timeout=10)
+        return CompletionResponse(text=f"for {threading.current_thread().name}")
+
+
+def test_without_its_tenants_a_model_shares_no_call() -> None:
+    current = contextvars.ContextVar("tenant", default="")
+    loaded = pickle.loads(pickle.dumps(CachedLLM(Meeting(max_tokens=2), url="memory:", tenant=current)))
+    got: dict[str, str] = {}
+
+    def ask(name: str) -> None:
+        current.set(name)
+        got[name] = loaded.complete("Hi").text
+
+    threads = [threading.Thread(target=ask, args=(name,), name=name) for name in ("ada", "bob")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert got == {"ada": "for ada", "bob": "for bob"}

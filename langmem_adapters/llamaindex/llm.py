@@ -70,10 +70,10 @@ class CachedLLM(CachedModel, StructuredPrediction, LLM):
     same store, one calls the model; if that fails, the others call it themselves. A stream that was not read to its
     end, and a response that was cut off, filtered or empty, are not stored. Requests are stored only as a hash.
 
-    A copy has the same cache, and a deep copy a model of its own. If its model can be pickled, so can it: where it is
-    loaded, it opens the cache of its URL anew. With a store of its own, a password in its URL or a tenant that is not a
-    text, it has no cache there, which counts as an outage of the store. A rate limiter that is set here is set on the
-    model, so that no hit waits for it.
+    A copy has the same cache, and a deep copy a model of its own. If its model and the functions that it was given can
+    be pickled, so can it: where it is loaded, it opens the cache of its URL anew. With a store of its own, a password
+    in its URL or a tenant that is not a text, it has no cache there, which counts as an outage of the store. A rate
+    limiter that is set here is set on the model, so that no hit waits for it.
 
     A hit has tool calls with ids of its own, no usage, and in its ``additional_kwargs`` ``cache``, ``cache_key``,
     ``cache_age`` (seconds) and ``cache_usage``; callbacks and events report it like any response. The whole request is
@@ -158,7 +158,8 @@ class CachedLLM(CachedModel, StructuredPrediction, LLM):
         pool_settings: dict[str, Any] = {"tag": tag, "ttl": ttl, "prices": prices}
         pool_settings |= {"max_entries": max_entries, "max_bytes": max_bytes}
         can_reopen = store is None and isinstance(tenant, str) and has_no_password(url)
-        self._init_arguments = {"store": MissingStore("a CachedLLM"), "on_error": on_error}
+        # Nor is a call shared there, as nothing says whose it is.
+        self._init_arguments = {"store": MissingStore("a CachedLLM"), "on_error": on_error, "wait": 0.0}
         if can_reopen:
             self._init_arguments = {"url": url, "tenant": tenant, **pool_settings, **rules}
         shared_pool = ExperiencePool(cache_store(url, store), **pool_settings, **sources)

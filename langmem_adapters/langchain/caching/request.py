@@ -71,8 +71,8 @@ _ADDRESS_PATTERN = re.compile(r"(<function Enum\.\w+|<built-in method __new__ of
 
 def takes_a_while(messages: Sequence[BaseMessage]) -> bool:
     """Whether an event loop should not make the key: of many messages, or of a medium, which may be large."""
-    contents = (message.content for message in messages if not isinstance(message.content, str))
-    blocks = (block for content in contents for block in content if not isinstance(block, str))
+    contents = (message.content for message in messages if isinstance(message.content, list))
+    blocks = (block for content in contents for block in content if isinstance(block, dict))
     return len(messages) >= _MANY_MESSAGES or any(block.get("type") not in _SMALL_BLOCKS for block in blocks)
 
 
