@@ -124,6 +124,12 @@ def test_a_form_of_a_word_stands_for_it_where_small_words_differ(one: str, other
     assert VERIFIER(one, other, cosine=0.97).accepted
 
 
+def test_each_of_two_compounds_stands_for_its_two_words() -> None:
+    one, other = (f"Does a {shop} have to accept a voucher of another {shop}?" for shop in ("bookshop", "book shop"))
+    assert VERIFIER(one, other, cosine=0.97).accepted
+    assert VERIFIER(other, one, cosine=0.97).accepted
+
+
 @pytest.mark.parametrize("pair", ["accommodate accomodate", "receive recieve", "millennium millenium", "friend freind"])
 def test_a_slip_stands_for_the_word(pair: str) -> None:
     one, other = (f"What is the best way to {word} the guests of a hotel?" for word in pair.split())
