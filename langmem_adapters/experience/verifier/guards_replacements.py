@@ -31,7 +31,7 @@ from langmem_adapters.language.lists import group_names, word_set
 _MAX_MEDIUM_TEXT_WORDS = 60
 _MAX_REPLACED_WORDS = 2
 _MAX_EDITED_SHARE = 0.4  # of the words beside the same data
-_MIN_NEAR_EDITS = 3  # of words, by which texts with a context may differ and still be near
+_MIN_NEAR_EDITS = 3  # of words, by which texts of several sentences may differ and still be near
 _MAX_DIFFERING_SHARE = 0.15  # of the words of a text; if more differ, it is reworded
 _HOW_TO_MODALS = frozenset(("can", "could", "should", "will", "would"))
 _SAME_MODALS = frozenset(("can", "could")), frozenset(("will", "would"))
@@ -79,7 +79,8 @@ def details(left: Reading, right: Reading, alignment: Alignment) -> str:
     """A text with a context must have the words of one nearly the same, but for synonyms and those that say little."""
     if not has_context(left, right):
         return ""
-    max_edits = max(_MIN_NEAR_EDITS, int(_MAX_DIFFERING_SHARE * max(len(left.words), len(right.words))))
+    min_edits = _MIN_NEAR_EDITS if min(left.sentences, right.sentences) > 1 else _MAX_REPLACED_WORDS
+    max_edits = max(min_edits, int(_MAX_DIFFERING_SHARE * max(len(left.words), len(right.words))))
     is_near = edit_distance(left.stems, right.stems, max_edits) <= max_edits
     whens = left.words.count("when") - right.words.count("when")
     if whens and whens * (len(_WHETHER.findall(left.text)) - len(_WHETHER.findall(right.text))) < 0:
