@@ -83,12 +83,14 @@ def _pop_compounds(
     joined_side: Sequence[Word], split_side: Sequence[Word], unmatched_joined: list[int], unmatched_split: list[int]
 ) -> list[tuple[int, int]]:
     """The places of words such as "facebook", and of "face" before "book", all taken out of the unmatched ones."""
-    places = {joined_side[place].text: place for place in unmatched_joined}
+    places: dict[str, list[int]] = {}
+    for place in unmatched_joined:
+        places.setdefault(joined_side[place].text, []).append(place)
     compounds = []
     for part, next_part in pairwise([*unmatched_split]) if places else ():
-        is_free = part + 1 == next_part and part in unmatched_split
-        joined = places.pop(split_side[part].text + split_side[next_part].text, None) if is_free else None
-        if joined is not None:
+        same_text = places.get(split_side[part].text + split_side[next_part].text)
+        if same_text and part + 1 == next_part and part in unmatched_split:
+            joined = same_text.pop(0)
             unmatched_joined.remove(joined)
             unmatched_split[:] = [place for place in unmatched_split if place not in (part, next_part)]
             compounds.append((joined, part))

@@ -18,13 +18,20 @@ from langmem_adapters.experience.verifier.alignment import (
 )
 from langmem_adapters.experience.verifier.forms import is_optional
 from langmem_adapters.experience.verifier.reading import Reading, Word
-from langmem_adapters.experience.verifier.words import ARTICLES, MODALS, NEGATIONS, STOP_WORDS, is_past
+from langmem_adapters.experience.verifier.words import (
+    ARTICLES,
+    MODALS,
+    NEGATIONS,
+    PREPOSITIONS,
+    STOP_WORDS,
+    is_past,
+)
 from langmem_adapters.language.lists import group_names, word_set
 
 _MAX_MEDIUM_TEXT_WORDS = 60
 _MAX_REPLACED_WORDS = 2
 _MAX_EDITED_SHARE = 0.4  # of the words beside the same data
-_MIN_NEAR_EDITS = 3  # of words, by which texts with a context may differ and still be near
+_MIN_NEAR_EDITS = 3  # of words, by which texts of several sentences may differ and still be near
 _MAX_DIFFERING_SHARE = 0.15  # of the words of a text; if more differ, it is reworded
 _HOW_TO_MODALS = frozenset(("can", "could", "should", "will", "would"))
 _SAME_MODALS = frozenset(("can", "could")), frozenset(("will", "would"))
@@ -34,10 +41,13 @@ _NEGLIGIBLE_WORDS = ARTICLES | word_set("""although also am and any are be been 
     have having he his i is it its just my of on or our please really she so some still that their then they think this
     though too somehow use using was we were what which why you your""")
 """Words that may be added or left out without a difference, or that other guards compare."""
+_NEGLIGIBLE_IN_SHORT_TEXTS = word_set("already always but currently now quick will")
+"""Words that users add to a message of few words, and that may count among the many of a template."""
 _BEFORE_REPLACED = word_set("my your his her our their its how what which whose")
 """Words that may stand before one word that replaces another: "my boss", "someone"; "which port", "how many hosts"."""
 _NUMBERS_OF_VERBS = group_names("is are, was were, does do, has have")
 _CONDITION_WORDS = {"when": "if", "whether": "if", "during": "in"}
+_ROLE_WORDS = PREPOSITIONS | word_set("may might who whom")
 _OPEN_WORDS = frozenset(("how", "what"))  # after which other guards compare modals
 _WHETHER = re.compile(r"\bwhether\b|\b(?:ask|check|know|see|sure|tell|wonder)(?:s|ed|ing)?(?: me| us)? if\b")
 
@@ -69,7 +79,8 @@ def details(left: Reading, right: Reading, alignment: Alignment) -> str:
     """A text with a context must have the words of one nearly the same, but for synonyms and those that say little."""
     if not has_context(left, right):
         return ""
-    max_edits = max(_MIN_NEAR_EDITS, int(_MAX_DIFFERING_SHARE * max(len(left.words), len(right.words))))
+    min_edits = _MIN_NEAR_EDITS if min(left.sentences, right.sentences) > 1 else _MAX_REPLACED_WORDS
+    max_edits = max(min_edits, int(_MAX_DIFFERING_SHARE * max(len(left.words), len(right.words))))
     is_near = edit_distance(left.stems, right.stems, max_edits) <= max_edits
     whens = left.words.count("when") - right.words.count("when")
     if whens and whens * (len(_WHETHER.findall(left.text)) - len(_WHETHER.findall(right.text))) < 0:
@@ -84,9 +95,19 @@ def details(left: Reading, right: Reading, alignment: Alignment) -> str:
     variants = ((one.text, other.text) for one, other in pairs if not _differ_in_tense(one, other))
     asked = (after for reading in (left, right) for before, after in pairwise(reading.words) if before in _OPEN_WORDS)
     negligible = _NEGLIGIBLE_WORDS.union(*variants, MODALS.intersection(asked))
+    if is_short(left, right):  # what they ask, the other guards compare as in a text of one question
+        left_stated, right_stated = one - _asked_words(left), other - _asked_words(right)
+        left_only, right_only = left_only & (left_stated - right_stated), right_only & (right_stated - left_stated)
+        negligible |= _NEGLIGIBLE_IN_SHORT_TEXTS
     if not is_near:
         negligible |= STOP_WORDS | {word for word in left_only | right_only if is_optional(word)}
     return refusal("details", left_only.keys() - negligible, right_only.keys() - negligible)
+
+
+def _asked_words(reading: Reading) -> Counter[str]:
+    """The words of later questions, without those that tell who acts, who may, or for whom."""
+    words = (piece.strip(",;?\"'") for question in reading.later_questions for piece in question.split())
+    return Counter(word for word in words if word not in _ROLE_WORDS)
 
 
 def _differ_in_tense(one: Word, other: Word) -> bool:
