@@ -183,6 +183,8 @@ def test_who_comes_as_the_other_goes_does_it_itself(monkeypatch: pytest.MonkeyPa
     taken = ForkSafeLock.try_hold
 
     def first_in_vain(lock: ForkSafeLock, seconds: float) -> Any:
+        if lock is not found._follow_lock:  # that of the index's file
+            return taken(lock, seconds)
         tries.append(seconds)
         return taken(_held() if len(tries) == 1 else lock, 0.0)
 
