@@ -916,6 +916,27 @@ def test_what_is_deleted_while_a_migration_goes_through_stays_in_neither(any_sto
     assert {namespace[-1] for namespace in target.namespaces()} == {"c"}
 
 
+def test_an_empty_session_that_was_copied_before_an_interrupt_goes_as_the_source_has_lost_it(any_store: Store) -> None:
+    target = MemoryStore()
+    any_store.append(NS, [("a", b"1")])
+    any_store.write(NS, remove=any_store.scan(NS).items)
+    others = ("brain", "t", "u", "others")
+    target.write(others)  # just as empty
+
+    def interrupt(done: int, total: int | None) -> None:
+        if done == total:
+            raise KeyboardInterrupt
+
+    any_store.write(others)
+    with pytest.raises(KeyboardInterrupt):
+        Migration(any_store, target, progress=interrupt).run()
+    assert NS in set(target.namespaces())
+    any_store.clear(NS)
+    any_store.clear(others)
+    assert Migration(any_store, target).run().removed == 1
+    assert list(target.namespaces()) == [others]
+
+
 def test_what_the_target_holds_of_others_stays(clock: FakeClock) -> None:
     source, target = MemoryStore(clock=clock), MemoryStore(clock=clock)
     fill(source, clock)

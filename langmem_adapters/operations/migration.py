@@ -212,6 +212,7 @@ class Migration:
     def _copy_dates(self, namespace: Namespace, dates: Dates) -> Flow[None]:
         target_dates = yield from step(self._target.dates, namespace)
         if target_dates is None:  # it exists, and is empty
+            yield from self._record_states(namespace, _EMPTY_DIGEST, _EMPTY_DIGEST)
             yield from step(self._target.write, namespace, ttl=dates.expires_in)
         elif dates.updated_at in {None, target_dates.updated_at} and _is_close(
             target_dates.expires_in, dates.expires_in
