@@ -860,6 +860,51 @@ def test_an_interrupted_migration_goes_on(made: bool, monkeypatch: pytest.Monkey
     assert interrupted > 20
 
 
+def interrupt(done: int, total: int | None) -> None:
+    """Progress of a migration that is interrupted once everything is copied."""
+    if done == total:
+        raise KeyboardInterrupt
+
+
+def test_a_copy_that_expires_just_before_it_is_added_to_is_made_anew(clock: FakeClock) -> None:
+    source, target = MemoryStore(clock=clock), MemoryStore(clock=clock)
+    source.append(NS, [("a", b"1"), ("b", b"2")], ttl=10)
+    with pytest.raises(KeyboardInterrupt):
+        Migration(source, target, progress=interrupt).run()
+    source.append(NS, [("c", b"3")])
+    append: Any = target.append
+
+    def expire_first(namespace: tuple[str, ...], *args: Any, **options: Any) -> Any:
+        if namespace == NS and ends(target, NS):
+            clock.advance(11)
+        return append(namespace, *args, **options)
+
+    target.append = expire_first  # type: ignore[method-assign]
+    assert Migration(source, target).run().differing == []
+    assert everything(target) == everything(source)
+
+
+def test_a_copy_that_expires_just_before_its_values_are_put_goes_as_the_source_has_lost_it(clock: FakeClock) -> None:
+    source, target = MemoryStore(clock=clock), MemoryStore(clock=clock)
+    source.append(NS, [("a", b"1")], ttl=10)
+    with pytest.raises(KeyboardInterrupt):
+        Migration(source, target, progress=interrupt).run()
+    source.write(NS, put={"title": b"t"})
+    write: Any = target.write
+
+    def expire_first(namespace: tuple[str, ...], **options: Any) -> None:
+        clock.advance(11 * (namespace == NS))
+        write(namespace, **options)
+
+    target.write = expire_first  # type: ignore[method-assign]
+    with pytest.raises(KeyboardInterrupt):
+        Migration(source, target, progress=interrupt).run()
+    assert target.get(NS) == {"title": b"t"}
+    source.clear(NS)
+    assert Migration(source, target).run().removed == 1
+    assert not target.get(NS)
+
+
 def test_what_has_grown_since_it_was_copied_is_added_to(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(paging, "PAGE_SIZE", 2)
     monkeypatch.setattr(migration, "FIRST_PAGE_SIZE", 2)
@@ -914,6 +959,22 @@ def test_what_is_deleted_while_a_migration_goes_through_stays_in_neither(any_sto
 
     assert Migration(any_store, target, progress=delete).run().differing == []
     assert {namespace[-1] for namespace in target.namespaces()} == {"c"}
+
+
+def test_an_empty_session_that_was_copied_before_an_interrupt_goes_as_the_source_has_lost_it(any_store: Store) -> None:
+    target = MemoryStore()
+    any_store.append(NS, [("a", b"1")])
+    any_store.write(NS, remove=any_store.scan(NS).items)
+    others = ("brain", "t", "u", "others")
+    target.write(others)  # just as empty
+    any_store.write(others)
+    with pytest.raises(KeyboardInterrupt):
+        Migration(any_store, target, progress=interrupt).run()
+    assert NS in set(target.namespaces())
+    any_store.clear(NS)
+    any_store.clear(others)
+    assert Migration(any_store, target).run().removed == 1
+    assert list(target.namespaces()) == [others]
 
 
 def test_what_the_target_holds_of_others_stays(clock: FakeClock) -> None:

@@ -445,6 +445,24 @@ def test_what_the_store_s_search_passes_over_is_found() -> None:
     assert sorted(hit.id for hit in index.search(NOTES, "red bike", 30)) == sorted([*map(str, range(20)), "boat"])
 
 
+@pytest.mark.parametrize("useless", [lambda ids: ids[:1] * len(ids), lambda ids: ["deleted", "deleted too", *ids]])
+def test_what_a_store_s_search_gives_twice_or_has_not_yet_deleted_takes_no_place(
+    useless: Callable[[list[str]], list[str]],
+) -> None:
+    """As Elasticsearch goes on finding for a second what was deleted."""
+
+    class Late(SimpleVectorStore):
+        def query(self, query: VectorStoreQuery, **kwargs: Any) -> VectorStoreQueryResult:
+            found = super().query(query, **kwargs).ids or []
+            return VectorStoreQueryResult(ids=useless(found)[: len(found)])
+
+    index = VectorIndex(NodeVectors(Late()), words())
+    index.apply(
+        NOTES, upsert=[Document("boat", "green boat"), Document("bike", "red bike"), Document("car", "red car")]
+    )
+    assert [hit.id for hit in index.search(NOTES, "red bike", 2)] == ["bike", "car"]
+
+
 def test_a_store_that_gives_no_result_is_a_search_error() -> None:
     class Silent(SimpleVectorStore):
         def query(self, query: VectorStoreQuery, **kwargs: Any) -> Any:  # noqa: ARG002 - as LlamaIndex calls it

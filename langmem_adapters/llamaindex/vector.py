@@ -167,10 +167,10 @@ class NodeVectors:
                 return []  # the store may have no place for vectors yet
         nodes = self._query(namespace.generation, vector, k)
         with self._ledger_errors(), self._ledger.reading() as connection, connection:
-            if len(nodes) < k:
-                rows = connection.execute(_NODES, (namespace.number, _MAX_EXACT_VECTORS)).fetchall()
-                nodes += [node for node, _ in rows]
             cosines = _cosines(connection, namespace.number, nodes, vector)
+            if len(cosines) < k:  # some nodes may be given twice, or be deleted: Elasticsearch finds them for a second
+                rows = connection.execute(_NODES, (namespace.number, _MAX_EXACT_VECTORS)).fetchall()
+                cosines |= _cosines(connection, namespace.number, [node for node, _ in rows], vector)
         return sorted(cosines.items(), key=lambda pair: -pair[1])[:k]
 
     def cosines(self, name: str, maker: EmbedderSpec, vector: Vector, ids: Sequence[str]) -> dict[str, float]:

@@ -180,7 +180,8 @@ class Migration:
     def _copy(self, namespace: Namespace, values: dict[str, bytes], digest: _Digest, ttl: float | None) -> Flow[None]:
         """Append what is missing, then put the values. The dates are set in the next round, when all is the same.
 
-        Before each write the journal records what the target holds, and what it will hold, as the run may end there.
+        Before each write the journal records what the target holds, what it will hold, as the run may end there, and
+        what the write alone leaves, as the copy may expire there.
         """
         state = digest.hexdigest_with(values)
         skip = digest.total  # entries that the target has already
@@ -190,17 +191,23 @@ class Migration:
             skip = max(skip - len(page), 0)
             if missing:
                 digest.add(missing)
-                state = yield from self._record_states(namespace, state, digest.hexdigest_with(values))
+                alone = _Digest()
+                alone.add(missing)
+                after = digest.hexdigest_with(values)
+                yield from self._record_states(namespace, state, after, alone.hexdigest_with({}))
+                state = after
                 entries = [(item.id, item.data) for item in missing]
-                yield from step(self._target.append, namespace, entries, ttl=ttl)
+                appended = yield from step(self._target.append, namespace, entries, ttl=ttl)
+                if appended.total != digest.total:
+                    return  # the copy has expired just now: the next round begins it anew
         source_values = yield from step(self._source.get, namespace)
-        yield from self._record_states(namespace, state, digest.hexdigest_with(values | source_values))
+        after = digest.hexdigest_with(values | source_values)
+        yield from self._record_states(namespace, state, after, _Digest().hexdigest_with(source_values))
         yield from step(self._target.write, namespace, put=source_values, ttl=ttl)
 
-    def _record_states(self, namespace: Namespace, before: str, after: str) -> Flow[str]:
-        states = {encode_namespace(namespace): f"{before} {after}".encode()}
-        yield from step(self._target.write, self._journal, put=states)
-        return after
+    def _record_states(self, namespace: Namespace, *states: str) -> Flow[None]:
+        put = {encode_namespace(namespace): " ".join(states).encode()}
+        yield from step(self._target.write, self._journal, put=put)
 
     def _recorded_states(self, namespace: Namespace) -> Flow[list[str]]:
         """What the target may hold of a copied namespace, if nobody else wrote to it."""
@@ -212,6 +219,7 @@ class Migration:
     def _copy_dates(self, namespace: Namespace, dates: Dates) -> Flow[None]:
         target_dates = yield from step(self._target.dates, namespace)
         if target_dates is None:  # it exists, and is empty
+            yield from self._record_states(namespace, _EMPTY_DIGEST)
             yield from step(self._target.write, namespace, ttl=dates.expires_in)
         elif dates.updated_at in {None, target_dates.updated_at} and _is_close(
             target_dates.expires_in, dates.expires_in
