@@ -573,8 +573,7 @@ async def test_a_context_that_goes_on_takes_the_older_memory_that_it_is_given(an
         )
     elif kind == "composable":
         chats = SimpleComposableMemory.from_defaults(primary_memory=chats)
-    with pytest.raises(TypeError, match="not JSON serializable"):
-        json.dumps(chats.to_dict())
+    assert "SyncBrainChatStore" in chats.model_dump_json()  # as states of a class of one's own are saved
     one = agent(model := Scripted())
     context = Context(one)
     for question in ("bike", "key"):
@@ -1111,16 +1110,12 @@ async def test_a8_what_was_archived_elsewhere_stays_where_it_is_here(any_store: 
     assert await both(any_store, "ada") == [["one", "two"], ["three"]]
 
 
-def test_a_dump_of_a_store_of_ones_own_has_that_store(any_store: Store) -> None:
-    SyncBrainChatStore(store=any_store, user="ada").add_message("s", said("one")[0])
-    for load in (SyncBrainChatStore.from_dict, SyncBrainChatStore.model_validate):
-        again = load(SyncBrainChatStore(store=any_store, user="ada").to_dict())
-        assert texts(again.get_messages("s")) == ["one"]
-
-
 def test_a_dump_of_a_store_of_ones_own_makes_no_other() -> None:
+    older = SyncBrainChatStore(store=MemoryStore())
     with pytest.raises(ConfigurationError, match=r"a store's URL is .* what was given is none of them"):
-        SyncBrainChatStore.from_json(SyncBrainChatStore(store=MemoryStore()).model_dump_json())
+        SyncBrainChatStore.from_json(older.model_dump_json())
+    with pytest.raises(ConfigurationError, match=r"url is a text .*, not bytes"):
+        SyncBrainChatStore.from_dict(older.to_dict())
     with pytest.raises(ConfigurationError, match=r"a store's URL is .* what was given is none of them"):
         BrainChatStore(**BrainChatStore(store=MemoryStore()).model_dump())
 

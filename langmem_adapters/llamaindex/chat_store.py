@@ -186,10 +186,10 @@ class SyncBrainChatStore(_UserSessions, BaseChatStore):
     so it has no ``persist()``. Each ``get()`` of a ``ChatSummaryMemoryBuffer`` deletes the session and writes it anew,
     so title, knowledge and archive are lost.
 
-    With a store of its own, or a password in its URL, its ``model_dump()`` holds the store itself, so that a workflow's
-    context leaves the memory out: give each run its ``memory``. With any other URL, a context that goes on has the
-    memory again, but a ``ChatSummaryMemoryBuffer`` without its model, and LlamaIndex cannot load a
-    ``SimpleComposableMemory``: give each of their runs a context of its own.
+    With a store of its own, or a password in its URL, a workflow's context leaves the memory out: give each run its
+    ``memory``. With any other URL, a context that goes on has the memory again, but a ``ChatSummaryMemoryBuffer``
+    without its model, and LlamaIndex cannot load a ``SimpleComposableMemory``: give each of their runs a context of its
+    own.
 
     The async twins run on the library's own threads, not on the few of the event loop, which LlamaIndex would take. A
     subclass that changes a method changes its twin too.
@@ -224,15 +224,15 @@ class SyncBrainChatStore(_UserSessions, BaseChatStore):
 
     @model_serializer(mode="wrap")
     def custom_model_dump(self, handler: SerializerFunctionWrapHandler, info: SerializationInfo) -> dict[str, Any]:
-        """Its fields, with the store itself if no URL opens it again and the dump is not JSON.
+        """Its fields; in Python's form, a URL that opens no store is bytes.
 
-        A workflow's context leaves out a memory that is no JSON, and takes that of the next run. It would write one
-        that is, and then could not load it.
+        A workflow's context leaves out a memory that ``json.dumps`` refuses, and takes that of the next run. It would
+        write one with a text, and then could not load it.
         """
         data = {**handler(self), "class_name": self.class_name()}
-        if self._can_reopen or info.mode == "json":
-            return data
-        return data | {"url": None, "store": self._store}
+        if not self._can_reopen and info.mode == "python" and isinstance(url := data.get("url"), str):
+            data["url"] = url.encode(errors="replace")
+        return data
 
     def set_messages(self, key: str, messages: list[ChatMessage]) -> None:
         """Replace all messages of the key, archived ones too, in one write."""
