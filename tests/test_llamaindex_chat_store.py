@@ -23,7 +23,7 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from llama_index.core.agent.workflow import FunctionAgent
 from llama_index.core.base.llms.types import ChatMessage, MessageRole, TextBlock, ThinkingBlock, ToolCallBlock
 from llama_index.core.llms.mock import MockFunctionCallingLLM
-from llama_index.core.memory import ChatMemoryBuffer, Memory
+from llama_index.core.memory import ChatMemoryBuffer, ChatSummaryMemoryBuffer, Memory, SimpleComposableMemory
 from llama_index.core.storage.chat_store.base_db import MessageStatus
 from llama_index.core.workflow import (
     Context,
@@ -562,6 +562,26 @@ async def test_a_context_that_is_resumed_has_its_older_memory_again(tmp_path: Pa
     assert len(SyncBrainChatStore(url, user="ada").get_messages("s")) == 2 * len(TURN)
 
 
+@agents_warn
+@pytest.mark.filterwarnings("ignore:Skipping serialization of known unserializable key")
+@pytest.mark.parametrize("kind", ["buffer", "summary", "composable"])
+async def test_a_context_that_goes_on_takes_the_older_memory_that_it_is_given(any_store: Store, kind: str) -> None:
+    chats: Any = buffer(any_store)
+    if kind == "summary":
+        chats = ChatSummaryMemoryBuffer.from_defaults(
+            chat_store=SyncBrainChatStore(store=any_store), chat_store_key="s", tokenizer_fn=str.split
+        )
+    elif kind == "composable":
+        chats = SimpleComposableMemory.from_defaults(primary_memory=chats)
+    assert "SyncBrainChatStore" in chats.model_dump_json()  # as states of a class of one's own are saved
+    one = agent(model := Scripted())
+    context = Context(one)
+    for question in ("bike", "key"):
+        await one.run(question, ctx=context, memory=chats)
+    assert [message.role.value for message in model.shown[-1]][: len(TURN) + 2] == ["system", *TURN, "user"]
+    assert [message.role for message in BrainMemory(any_store, "s").messages()] == TURN * 2
+
+
 async def move(ctx: Context, thing: str) -> str:
     """Move a thing, if its owner agrees."""
     asked = InputRequiredEvent(prefix=f"Move the {thing}?")
@@ -956,7 +976,7 @@ def test_f2_no_dump_holds_a_password(kind: type[BrainChatStore | SyncBrainChatSt
     assert not [dump for dump in dumps if "hunter2" in dump]
     assert "redis://ada:***@127.0.0.1:1/0" in dumps[0]
     with pytest.raises(ConfigurationError, match=r"with \*{3} for its password: give the URL itself"):
-        kind(**{name: value for name, value in ours.model_dump().items() if name != "class_name"})
+        kind(**{name: value for name, value in json.loads(ours.model_dump_json()).items() if name != "class_name"})
 
 
 @pytest.mark.parametrize("kind", [BrainChatStore, SyncBrainChatStore])
@@ -1091,6 +1111,11 @@ async def test_a8_what_was_archived_elsewhere_stays_where_it_is_here(any_store: 
 
 
 def test_a_dump_of_a_store_of_ones_own_makes_no_other() -> None:
+    older = SyncBrainChatStore(store=MemoryStore())
+    with pytest.raises(ConfigurationError, match=r"a store's URL is .* what was given is none of them"):
+        SyncBrainChatStore.from_json(older.model_dump_json())
+    with pytest.raises(ConfigurationError, match=r"url is a text .*, not bytes"):
+        SyncBrainChatStore.from_dict(older.to_dict())
     with pytest.raises(ConfigurationError, match=r"a store's URL is .* what was given is none of them"):
         BrainChatStore(**BrainChatStore(store=MemoryStore()).model_dump())
 

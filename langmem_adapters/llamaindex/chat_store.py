@@ -15,7 +15,16 @@ from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.storage.chat_store.base import BaseChatStore
 from llama_index.core.storage.chat_store.base_db import AsyncDBChatStore, MessageStatus
 from llama_index.core.storage.chat_store.loading import RECOGNIZED_CHAT_STORES
-from pydantic import BaseModel, Field, ModelWrapValidatorHandler, PrivateAttr, model_validator
+from pydantic import (
+    BaseModel,
+    Field,
+    ModelWrapValidatorHandler,
+    PrivateAttr,
+    SerializationInfo,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 from typing_extensions import Self
 
 from langmem_adapters.brain import BrainMemory
@@ -177,6 +186,11 @@ class SyncBrainChatStore(_UserSessions, BaseChatStore):
     so it has no ``persist()``. Each ``get()`` of a ``ChatSummaryMemoryBuffer`` deletes the session and writes it anew,
     so title, knowledge and archive are lost.
 
+    With a store of its own, or a password in its URL, a workflow's context leaves the memory out: give each run its
+    ``memory``. With any other URL, a context that goes on has the memory again, but a ``ChatSummaryMemoryBuffer``
+    without its model, and LlamaIndex cannot load a ``SimpleComposableMemory``: give each of their runs a context of its
+    own.
+
     The async twins run on the library's own threads, not on the few of the event loop, which LlamaIndex would take. A
     subclass that changes a method changes its twin too.
 
@@ -207,6 +221,18 @@ class SyncBrainChatStore(_UserSessions, BaseChatStore):
     def _load(cls, data: Any, load: ModelWrapValidatorHandler[Self]) -> Self:
         """Load a dump, too, in which LlamaIndex writes the name of the class."""
         return load({name: data[name] for name in data if name != "class_name"} if isinstance(data, dict) else data)
+
+    @model_serializer(mode="wrap")
+    def custom_model_dump(self, handler: SerializerFunctionWrapHandler, info: SerializationInfo) -> dict[str, Any]:
+        """Its fields; in Python's form, a URL that opens no store is bytes.
+
+        A workflow's context leaves out a memory that ``json.dumps`` refuses, and takes that of the next run. It would
+        write one with a text, and then could not load it.
+        """
+        data = {**handler(self), "class_name": self.class_name()}
+        if not self._can_reopen and info.mode == "python" and isinstance(url := data.get("url"), str):
+            data["url"] = url.encode(errors="replace")
+        return data
 
     def set_messages(self, key: str, messages: list[ChatMessage]) -> None:
         """Replace all messages of the key, archived ones too, in one write."""
