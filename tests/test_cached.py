@@ -27,7 +27,7 @@ import uuid
 from collections import OrderedDict, UserDict, deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
-from typing import Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 from unittest.mock import Mock
 from zoneinfo import ZoneInfo
 
@@ -50,6 +50,7 @@ from langmem_adapters.experience import (
     FunctionCache,
     JsonSerializer,
     LLMScorer,
+    PydanticSerializer,
     bypass,
     refresh,
 )
@@ -341,6 +342,60 @@ def test_what_the_annotation_does_not_say_comes_back_equal_too(value: Any, retur
     assert repr(call()) == repr(value)
     assert repr(call()) == repr(value)
     assert (len(calls), cache.stats()["hits"]) == (1, 1)
+
+
+@pytest.mark.parametrize("returns", [Annotated[str, Field(pattern="^(?=.*e)")], Literal[()], "int('x')"])
+def test_what_no_annotation_can_be_made_of_does_not_fail_a_call(returns: Any) -> None:
+    """A pattern that pydantic's engine does not know, a choice of nothing, an annotation that raises."""
+
+    def five() -> Any:
+        return "five"
+
+    five.__annotations__["return"] = returns
+    call = cached(store=MemoryStore())(five)
+    assert [call(), call()] == ["five", "five"]
+    assert call.cache.stats()["hits"] == 1
+
+
+class Said(BaseModel):
+    role: str
+    audio: str | None = None
+    told: Said | None = None
+    others: dict[str, list[Said]] = {}
+
+
+SAID = Said(role="a", told=Said(role="b", audio=None), others={"x": [Said(role="c"), Said(role="d", others={})]})
+"""What OpenAI's client would send on differs from what it would send of an equal model: audio is null in one only."""
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("value", "options"),
+    [
+        (SAID, {"returns": Said}),
+        ([Said(role="a"), SAID], {"returns": list[Said]}),
+        (SAID, {"serializer": PydanticSerializer(Said)}),
+        (Said(role="a", audio=None, told=None, others={}), {"returns": Said}),
+    ],
+    ids=["model", "list", "serializer", "all set"],
+)
+def test_fields_that_were_not_set_are_not_set_in_a_hit_either(kind: str, value: Any, options: dict[str, Any]) -> None:
+    call, calls, _ = make(kind, lambda: value, store=MemoryStore(), **options)
+    adapter = TypeAdapter(Any)
+    found = [adapter.dump_python(call(), exclude_unset=True) for _ in range(3)]
+    assert found == [adapter.dump_python([value] * 2 if "generator" in kind else value, exclude_unset=True)] * 3
+    assert len(calls) == 1
+
+
+def test_an_entry_that_does_not_say_which_fields_were_set_is_served() -> None:
+    """As one of an earlier version."""
+    call, calls, cache = make("function", lambda: SAID, store=MemoryStore(), returns=Said)
+    call()
+    kept = cache.lookup()
+    assert kept is not None
+    cache.pool.create(Experience(resp=kept.resp, form="typed"), key=cache.calls.arguments.call_key((), {}))  # type: ignore[call-arg]
+    assert call() == SAID
+    assert len(calls) == 1
 
 
 @pytest.mark.parametrize(

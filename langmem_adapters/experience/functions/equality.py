@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import datetime as dt
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -55,6 +55,15 @@ def first_changed_type(value: Any, copy: Any, *, tuples_as_lists: bool = False) 
             return changed
     # a model may define equality itself, but not with tuples as lists
     return type_name if isinstance(value, BaseModel) and not tuples_as_lists and value != copy else ""
+
+
+def paired_models(copy: Any, value: Any) -> Iterator[tuple[BaseModel, BaseModel]]:
+    """The pydantic models in a copy, in the copy's own order, each with that of the value in its place."""
+    if isinstance(copy, BaseModel):
+        yield copy, value
+    originals = _parts(value) or {}
+    for key, part in (_parts(copy) or {}).items():
+        yield from paired_models(part, originals[key])
 
 
 def _parts(value: Any) -> dict[Any, Any] | None:
