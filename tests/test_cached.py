@@ -24,7 +24,7 @@ import time
 import tracemalloc
 import typing
 import uuid
-from collections import OrderedDict, UserDict, deque
+from collections import OrderedDict, UserDict, deque, namedtuple
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
@@ -40,7 +40,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.runnables import chain
 from pydantic import BaseModel, ConfigDict, Field, HttpUrl, PrivateAttr, SecretStr, TypeAdapter, create_model
 from pydantic.dataclasses import dataclass as pydantic_dataclass
-from typing_extensions import Self
+from typing_extensions import Self, TypedDict
 
 import langmem_adapters
 from langmem_adapters import ConfigurationError, Experience, ExperiencePool, StoreUnavailable, cached, exp_cache
@@ -883,6 +883,7 @@ def test_what_a_dataclass_has_worked_out_of_its_fields_does_not_count() -> None:
 
 
 SUMMER = dt.datetime(2026, 7, 1, tzinfo=dt.timezone.utc)
+HOUR = dt.timedelta(hours=1)
 
 
 class Missing(enum.Enum):
@@ -1046,6 +1047,8 @@ def with_words(words: Words, *more: str) -> Words:
         (SUMMER.astimezone(ZoneInfo("UTC")), SUMMER),
         (SUMMER.replace(tzinfo=None), SUMMER.replace(tzinfo=None, fold=1)),
         (dt.time(2, 30), dt.time(2, 30, fold=1)),
+        (SUMMER.astimezone(dt.timezone(HOUR, "CET")), SUMMER.astimezone(dt.timezone(HOUR))),
+        (dt.time(2, tzinfo=dt.timezone(HOUR, "CET")), dt.time(2, tzinfo=dt.timezone(HOUR, "BST"))),
         (Switch(16), Switch(32)),
         (Switch(0), Switch(16)),
         (Switch(0), Switch(1)),
@@ -1856,6 +1859,28 @@ def test_a_class_counts_by_its_defaults_in_whatever_order_a_set_is(make: Callabl
     assert [list(numbers) for numbers, _ in defaults[:2]] == [[0, 8], [8, 0]]  # as words differ between processes
     one, same, other = (fingerprint(identity(make(default))) for default in defaults)
     assert one == same != other
+
+
+def tuple_class(name: str, **defaults: Any) -> type:
+    return namedtuple("Answer", name, **defaults)  # noqa: PYI024 - the kind without types
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (lambda: TypedDict("Answer", {"x": int}), lambda: TypedDict("Answer", {"x": int}, total=False)),
+        (lambda: tuple_class("x"), lambda: tuple_class("y")),
+        (lambda: tuple_class("x", defaults=[1]), lambda: tuple_class("x", defaults=[2])),
+        (lambda: NamedTuple("Answer", [("x", int)]), lambda: NamedTuple("Answer", [("x", str)])),
+        (
+            lambda: type("Answer", (type("Base", (), {"__annotations__": {"x": int}}),), {}),
+            lambda: type("Answer", (type("Base", (), {"__annotations__": {"x": str}}),), {}),
+        ),
+    ],
+    ids=["optional keys", "names", "defaults", "types", "inherited"],
+)
+def test_a_class_of_another_kind_counts_by_its_fields_too(one: Callable[[], type], other: Callable[[], type]) -> None:
+    assert fingerprint(identity(one())) == fingerprint(identity(one())) != fingerprint(identity(other()))
 
 
 def test_values_of_classes_in_two_modules_are_two() -> None:
