@@ -398,6 +398,14 @@ def test_an_entry_that_does_not_say_which_fields_were_set_is_served() -> None:
     assert len(calls) == 1
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_result_that_could_be_written_alone_but_not_in_an_entry_is_returned_and_not_kept(kind: str) -> None:
+    deep = functools.reduce(lambda inner, _: [inner], range(200), 1)
+    call, calls, cache = make(kind, lambda: deep, store=MemoryStore())
+    assert str([call(), call()]).count("1") == (4 if "generator" in kind else 2)
+    assert (len(calls), cache.stats()["refused"]) == (2, 2)
+
+
 @pytest.mark.parametrize(
     ("make_value", "returns"),
     [
