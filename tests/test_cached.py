@@ -393,14 +393,16 @@ def test_an_entry_that_does_not_say_which_fields_were_set_is_served() -> None:
     call()
     kept = cache.lookup()
     assert kept is not None
-    cache.pool.create(Experience(resp=kept.resp, form="typed"), key=cache.calls.arguments.call_key((), {}))  # type: ignore[call-arg]
+    cache.pool.create(Experience(resp=kept.resp, form="typed"), key=cache.calls.arguments.call_key((), {}))
     assert call() == SAID
     assert len(calls) == 1
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_result_that_could_be_written_alone_but_not_in_an_entry_is_returned_and_not_kept(kind: str) -> None:
-    deep = functools.reduce(lambda inner, _: [inner], range(200), 1)
+    deep: Any = 1
+    for _ in range(200):
+        deep = [deep]
     call, calls, cache = make(kind, lambda: deep, store=MemoryStore())
     assert str([call(), call()]).count("1") == (4 if "generator" in kind else 2)
     assert (len(calls), cache.stats()["refused"]) == (2, 2)
@@ -1869,6 +1871,19 @@ def test_a_class_counts_by_its_defaults_in_whatever_order_a_set_is(make: Callabl
     assert one == same != other
 
 
+def typed_dict(*, total: bool) -> type:
+    if total:
+
+        class Answer(TypedDict):
+            x: int
+    else:
+
+        class Answer(TypedDict, total=False):  # type: ignore[no-redef]
+            x: int
+
+    return Answer
+
+
 def tuple_class(name: str, **defaults: Any) -> type:
     return namedtuple("Answer", name, **defaults)  # noqa: PYI024 - the kind without types
 
@@ -1876,7 +1891,7 @@ def tuple_class(name: str, **defaults: Any) -> type:
 @pytest.mark.parametrize(
     ("one", "other"),
     [
-        (lambda: TypedDict("Answer", {"x": int}), lambda: TypedDict("Answer", {"x": int}, total=False)),
+        (lambda: typed_dict(total=True), lambda: typed_dict(total=False)),
         (lambda: tuple_class("x"), lambda: tuple_class("y")),
         (lambda: tuple_class("x", defaults=[1]), lambda: tuple_class("x", defaults=[2])),
         (lambda: NamedTuple("Answer", [("x", int)]), lambda: NamedTuple("Answer", [("x", str)])),

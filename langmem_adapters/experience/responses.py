@@ -70,6 +70,7 @@ class Responses:
 
     def experience(self, value: Any, *, req: Any, metric: Metric | None) -> Experience:
         """Make an experience of a response, or of a stream's frozen items. Raises as :meth:`freeze` does."""
+        extra: dict[str, Any]
         if self.stream:
             forms, items, unset = [[getattr(each, name) for each in value] for name in Frozen._fields]
             extra = {"unset": unset} if any(unset) else {}
