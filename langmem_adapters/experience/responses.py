@@ -18,7 +18,7 @@ from pydantic import TypeAdapter
 from langmem_adapters.annotations import annotations_of
 from langmem_adapters.codec import decode, encode
 from langmem_adapters.errors import ConfigurationError, SerializationError
-from langmem_adapters.experience.functions.equality import first_changed_type, is_same, paired_models
+from langmem_adapters.experience.functions.equality import first_changed_type, is_same, models_in
 from langmem_adapters.experience.policies import Serializer
 from langmem_adapters.experience.serializers import DataSerializer
 from langmem_adapters.model import Experience, Metric
@@ -146,7 +146,7 @@ class Responses:
     def _unset(self, form: Form, copy: Any, value: Any) -> list[list[str]] | None:
         if form != "typed" and type(self._serializer) is DataSerializer:  # plain data holds no models
             return None
-        pairs = paired_models(copy, value)
+        pairs = zip(models_in(copy), models_in(value), strict=True)
         unset = [sorted(one.model_fields_set - other.model_fields_set) for one, other in pairs]
         return unset if any(unset) else None
 
@@ -218,9 +218,10 @@ class Responses:
 
 def _with_unset(value: Any, unset: list[list[str]] | None) -> Any:
     """A restored value, with the fields of its models marked as not set that were not."""
-    models = [model for model, _ in paired_models(value, value)] if unset else []
+    models = list(models_in(value)) if unset else []
     for model, names in zip(models, unset or [], strict=True):
-        model.__pydantic_fields_set__.difference_update(names)
+        if names:
+            model.__pydantic_fields_set__.difference_update(names)
     return value
 
 

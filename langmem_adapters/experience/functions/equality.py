@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import datetime as dt
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -57,13 +57,22 @@ def first_changed_type(value: Any, copy: Any, *, tuples_as_lists: bool = False) 
     return type_name if isinstance(value, BaseModel) and not tuples_as_lists and value != copy else ""
 
 
-def paired_models(copy: Any, value: Any) -> Iterator[tuple[BaseModel, BaseModel]]:
-    """The pydantic models in a copy, in the copy's own order, each with that of the value in its place."""
-    if isinstance(copy, BaseModel):
-        yield copy, value
-    originals = _parts(value) or {}
-    for key, part in (_parts(copy) or {}).items():
-        yield from paired_models(part, originals[key])
+def models_in(value: Any) -> Iterator[BaseModel]:
+    """The pydantic models in a value, in an order that is the same in a copy that :func:`is_same`."""
+    parts: Iterable[Any]
+    if isinstance(value, BaseModel):
+        yield value
+        attributes = value.__dict__
+        parts = [attributes.get(name) for name in type(value).model_fields]
+        if value.__pydantic_extra__ or value.__pydantic_private__:
+            parts += [*(value.__pydantic_extra__ or {}).values(), *(value.__pydantic_private__ or {}).values()]
+    elif type(value) in _BUILTIN_CONTAINERS:
+        parts = [*value, *value.values()] if type(value) is dict else value
+    else:
+        parts = [part for _, part in sorted((_parts(value) or {}).items(), key=lambda pair: repr(pair[0]))]
+    for part in parts:
+        if type(part) not in ATOMS:
+            yield from models_in(part)
 
 
 def _parts(value: Any) -> dict[Any, Any] | None:
