@@ -24,10 +24,10 @@ import time
 import tracemalloc
 import typing
 import uuid
-from collections import OrderedDict, UserDict, deque
+from collections import OrderedDict, UserDict, deque, namedtuple
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
-from typing import Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 from unittest.mock import Mock
 from zoneinfo import ZoneInfo
 
@@ -40,7 +40,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.runnables import chain
 from pydantic import BaseModel, ConfigDict, Field, HttpUrl, PrivateAttr, SecretStr, TypeAdapter, create_model
 from pydantic.dataclasses import dataclass as pydantic_dataclass
-from typing_extensions import Self
+from typing_extensions import Self, TypedDict
 
 import langmem_adapters
 from langmem_adapters import ConfigurationError, Experience, ExperiencePool, StoreUnavailable, cached, exp_cache
@@ -50,6 +50,7 @@ from langmem_adapters.experience import (
     FunctionCache,
     JsonSerializer,
     LLMScorer,
+    PydanticSerializer,
     bypass,
     refresh,
 )
@@ -341,6 +342,70 @@ def test_what_the_annotation_does_not_say_comes_back_equal_too(value: Any, retur
     assert repr(call()) == repr(value)
     assert repr(call()) == repr(value)
     assert (len(calls), cache.stats()["hits"]) == (1, 1)
+
+
+@pytest.mark.parametrize("returns", [Annotated[str, Field(pattern="^(?=.*e)")], Literal[()], "int('x')"])
+def test_what_no_annotation_can_be_made_of_does_not_fail_a_call(returns: Any) -> None:
+    """A pattern that pydantic's engine does not know, a choice of nothing, an annotation that raises."""
+
+    def five() -> Any:
+        return "five"
+
+    five.__annotations__["return"] = returns
+    call = cached(store=MemoryStore())(five)
+    assert [call(), call()] == ["five", "five"]
+    assert call.cache.stats()["hits"] == 1
+
+
+class Said(BaseModel):
+    role: str
+    audio: str | None = None
+    told: Said | None = None
+    others: dict[str, list[Said]] = {}
+
+
+SAID = Said(role="a", told=Said(role="b", audio=None), others={"x": [Said(role="c"), Said(role="d", others={})]})
+"""What OpenAI's client would send on differs from what it would send of an equal model: audio is null in one only."""
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("value", "options"),
+    [
+        (SAID, {"returns": Said}),
+        ([Said(role="a"), SAID], {"returns": list[Said]}),
+        (SAID, {"serializer": PydanticSerializer(Said)}),
+        (Said(role="a", audio=None, told=None, others={}), {"returns": Said}),
+    ],
+    ids=["model", "list", "serializer", "all set"],
+)
+def test_fields_that_were_not_set_are_not_set_in_a_hit_either(kind: str, value: Any, options: dict[str, Any]) -> None:
+    call, calls, _ = make(kind, lambda: value, store=MemoryStore(), **options)
+    adapter = TypeAdapter(Any)
+    found = [adapter.dump_python(call(), exclude_unset=True) for _ in range(3)]
+    assert found == [adapter.dump_python([value] * 2 if "generator" in kind else value, exclude_unset=True)] * 3
+    assert len(calls) == 1
+
+
+def test_an_entry_that_does_not_say_which_fields_were_set_is_served() -> None:
+    """As one of an earlier version."""
+    call, calls, cache = make("function", lambda: SAID, store=MemoryStore(), returns=Said)
+    call()
+    kept = cache.lookup()
+    assert kept is not None
+    cache.pool.create(Experience(resp=kept.resp, form="typed"), key=cache.calls.arguments.call_key((), {}))
+    assert call() == SAID
+    assert len(calls) == 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_result_that_could_be_written_alone_but_not_in_an_entry_is_returned_and_not_kept(kind: str) -> None:
+    deep: Any = 1
+    for _ in range(200):
+        deep = [deep]
+    call, calls, cache = make(kind, lambda: deep, store=MemoryStore())
+    assert str([call(), call()]).count("1") == (4 if "generator" in kind else 2)
+    assert (len(calls), cache.stats()["refused"]) == (2, 2)
 
 
 @pytest.mark.parametrize(
@@ -828,6 +893,7 @@ def test_what_a_dataclass_has_worked_out_of_its_fields_does_not_count() -> None:
 
 
 SUMMER = dt.datetime(2026, 7, 1, tzinfo=dt.timezone.utc)
+HOUR = dt.timedelta(hours=1)
 
 
 class Missing(enum.Enum):
@@ -991,6 +1057,8 @@ def with_words(words: Words, *more: str) -> Words:
         (SUMMER.astimezone(ZoneInfo("UTC")), SUMMER),
         (SUMMER.replace(tzinfo=None), SUMMER.replace(tzinfo=None, fold=1)),
         (dt.time(2, 30), dt.time(2, 30, fold=1)),
+        (SUMMER.astimezone(dt.timezone(HOUR, "CET")), SUMMER.astimezone(dt.timezone(HOUR))),
+        (dt.time(2, tzinfo=dt.timezone(HOUR, "CET")), dt.time(2, tzinfo=dt.timezone(HOUR, "BST"))),
         (Switch(16), Switch(32)),
         (Switch(0), Switch(16)),
         (Switch(0), Switch(1)),
@@ -1801,6 +1869,41 @@ def test_a_class_counts_by_its_defaults_in_whatever_order_a_set_is(make: Callabl
     assert [list(numbers) for numbers, _ in defaults[:2]] == [[0, 8], [8, 0]]  # as words differ between processes
     one, same, other = (fingerprint(identity(make(default))) for default in defaults)
     assert one == same != other
+
+
+def typed_dict(*, total: bool) -> type:
+    if total:
+
+        class Answer(TypedDict):
+            x: int
+    else:
+
+        class Answer(TypedDict, total=False):  # type: ignore[no-redef]
+            x: int
+
+    return Answer
+
+
+def tuple_class(name: str, **defaults: Any) -> type:
+    return namedtuple("Answer", name, **defaults)  # noqa: PYI024 - the kind without types
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (lambda: typed_dict(total=True), lambda: typed_dict(total=False)),
+        (lambda: tuple_class("x"), lambda: tuple_class("y")),
+        (lambda: tuple_class("x", defaults=[1]), lambda: tuple_class("x", defaults=[2])),
+        (lambda: NamedTuple("Answer", [("x", int)]), lambda: NamedTuple("Answer", [("x", str)])),
+        (
+            lambda: type("Answer", (type("Base", (), {"__annotations__": {"x": int}}),), {}),
+            lambda: type("Answer", (type("Base", (), {"__annotations__": {"x": str}}),), {}),
+        ),
+    ],
+    ids=["optional keys", "names", "defaults", "types", "inherited"],
+)
+def test_a_class_of_another_kind_counts_by_its_fields_too(one: Callable[[], type], other: Callable[[], type]) -> None:
+    assert fingerprint(identity(one())) == fingerprint(identity(one())) != fingerprint(identity(other()))
 
 
 def test_values_of_classes_in_two_modules_are_two() -> None:

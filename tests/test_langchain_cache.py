@@ -1568,6 +1568,51 @@ def test_what_a_model_notes_in_itself_beside_what_it_tells_costs_no_hit(any_stor
     assert noting.seconds == 2.0
 
 
+class Meanwhile(BaseChatModel):
+    """Something happens while it is asked, and its own notes are taken."""
+
+    style: str = "plain"
+    seed: int = 0
+    told: dict[str, Any] = Field(default_factory=dict)
+    asked: int = 0
+    noted: str = ""
+    _meanwhile: Callable[[], object] = PrivateAttr(default=bool)
+
+    @property
+    def _llm_type(self) -> str:
+        return "meanwhile"
+
+    @property
+    def _identifying_params(self) -> dict[str, Any]:
+        return self.told
+
+    def _generate(self, *_: Any, **__: Any) -> ChatResult:
+        said = f"{self.style} {self.seed}"
+        self.asked += 1
+        if self.told:  # of a model that tells nothing, such a note would be a setting
+            self.__dict__["noted"] = said
+        self._meanwhile()
+        return ChatResult(generations=[ChatGeneration(message=AIMessage(said))])
+
+
+@pytest.mark.parametrize("told", [{}, {"model": "m"}], ids=["tells nothing", "tells its name"])
+@pytest.mark.parametrize(("name", "value", "said"), [("style", "rude", "rude 0"), ("seed", 7, "plain 7")])
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_c4_a_setting_that_is_changed_while_a_model_is_asked_counts(
+    told: dict[str, Any], name: str, value: Any, said: str, *, wrapped: bool
+) -> None:
+    cache = ExperienceCache(store=MemoryStore())
+    inner = Meanwhile(told=told) if wrapped else Meanwhile(told=told, cache=cache)
+    model = CachedChatModel(inner, cache) if wrapped else inner
+    inner._meanwhile = lambda: setattr(inner, name, value)
+    assert model.invoke("Hi").content == "plain 0"
+    inner._meanwhile = bool
+    assert [model.invoke("Hi").content for _ in range(3)] == [said] * 3
+    setattr(inner, name, Meanwhile.model_fields[name].default)
+    assert [model.invoke("Hi").content for _ in range(3)] == ["plain 0"] * 3
+    assert inner.asked == (2 if wrapped else 3)
+
+
 @pytest.mark.parametrize("wrapped", [False, True])
 def test_c4_a_setting_that_begins_with_0_counts_where_a_model_tells_others(any_store: Store, *, wrapped: bool) -> None:
     class Telling(BaseChatModel):

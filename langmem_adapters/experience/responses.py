@@ -11,14 +11,14 @@ import typing
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Generator, Iterable, Iterator
 from functools import partial
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
-from pydantic import PydanticUserError, TypeAdapter
+from pydantic import TypeAdapter
 
 from langmem_adapters.annotations import annotations_of
 from langmem_adapters.codec import decode, encode
 from langmem_adapters.errors import ConfigurationError, SerializationError
-from langmem_adapters.experience.functions.equality import first_changed_type, is_same
+from langmem_adapters.experience.functions.equality import first_changed_type, is_same, models_in
 from langmem_adapters.experience.policies import Serializer
 from langmem_adapters.experience.serializers import DataSerializer
 from langmem_adapters.model import Experience, Metric
@@ -28,6 +28,18 @@ _FORMS: Final[tuple[Form, ...]] = ("plain", "typed", "loose")
 _SERIALIZER_REMEDY = "let the serializer's deserialize_resp give back what serialize_resp was given"
 _STREAM_TYPES = (Iterator, Iterable, Generator, AsyncIterator, AsyncIterable, AsyncGenerator)
 _TYPING_MODULES = {"typing", "types", "typing_extensions", "annotationlib"}  # Any, a NewType, int | None, …
+
+
+class Frozen(NamedTuple):
+    """A response as data, and in which form.
+
+    ``unset`` has, for each pydantic model in it, the fields that were not set: a client that sends a model on, as
+    OpenAI's does, leaves these out. None, if all were.
+    """
+
+    form: Form
+    data: Any
+    unset: list[list[str]] | None
 
 
 class Responses:
@@ -58,24 +70,27 @@ class Responses:
 
     def experience(self, value: Any, *, req: Any, metric: Metric | None) -> Experience:
         """Make an experience of a response, or of a stream's frozen items. Raises as :meth:`freeze` does."""
+        extra: dict[str, Any]
         if self.stream:
-            forms, items = [form for form, _ in value], [data for _, data in value]
-            return Experience(req=req, resp=items, metric=metric, form=forms)
-        form, data = self.freeze(value)
-        extra = {"none": True} if data is None else {}
+            forms, items, unset = [[getattr(each, name) for each in value] for name in Frozen._fields]
+            extra = {"unset": unset} if any(unset) else {}
+            return Experience(req=req, resp=items, metric=metric, form=forms, **extra)
+        form, data, names = self.freeze(value)
+        extra = {name: each for name, each in (("none", data is None), ("unset", names)) if each}
         return Experience(req=req, resp=data, metric=metric, form=form, **extra)
 
     def from_experience(self, experience: Experience) -> Any:
         """The response of an experience; for a stream, the list of its items. Raises as :meth:`restore` does."""
         extra = experience.model_extra or {}
-        form, data = extra.get("form"), experience.resp
+        form, data, unset = extra.get("form"), experience.resp, extra.get("unset")
         if self.stream:
-            if not (isinstance(form, list) and isinstance(data, list) and len(form) == len(data)):
+            columns = [form, data] if unset is None else [form, data, unset]
+            if not all(isinstance(column, list) and len(column) == len(columns[0]) for column in columns):
                 raise SerializationError("a stored response is not what the function returns")
-            return list(map(self.restore, form, data))
+            return list(map(self.restore, *columns))
         if data is None and not extra.get("none"):  # a lost field would look like None
             raise SerializationError("a stored experience has no response")
-        return self.restore(form, data)
+        return self.restore(form, data, unset)
 
     def with_form(self, experience: Experience) -> Experience:
         """The experience with a form: one added by hand has none, and holds data for pydantic."""
@@ -92,19 +107,20 @@ class Responses:
 
     def as_returned(self, value: Any) -> Any:
         """What the caller of the function sees: the value; for a stream, the list of its items."""
-        return [self.restore(form, data) for form, data in value] if self.stream else value
+        return [self.restore(*frozen) for frozen in value] if self.stream else value
 
-    def freeze(self, value: Any) -> tuple[Form, Any]:
-        """The form and data of a response. Raises SerializationError if it would not come back equal."""
+    def freeze(self, value: Any) -> Frozen:
+        """A response as data. Raises SerializationError if it would not come back equal."""
         cause: Exception | None = None
         lost_type = kind = type(value).__qualname__
         serialized = self._serialize(value)
         for form in _FORMS:
             try:
                 data = self._to_data(form, serialized)
-                changed_type = first_changed_type(value, self._from_data(form, data))
+                copy = self._from_data(form, data)
+                changed_type = first_changed_type(value, copy)
                 if not changed_type:
-                    return form, data
+                    return Frozen(form, data, self._unset(form, copy, value))
                 lost_type = changed_type
             except Exception as error:  # noqa: BLE001, PERF203 - another form may do
                 cause = error
@@ -127,10 +143,17 @@ class Responses:
             return "return plain data, or give a serializer="
         return "declare its type with returns= or an annotation"
 
-    def restore(self, form: Any, data: Any) -> Any:
+    def _unset(self, form: Form, copy: Any, value: Any) -> list[list[str]] | None:
+        if form != "typed" and type(self._serializer) is DataSerializer:  # plain data holds no models
+            return None
+        pairs = zip(models_in(copy), models_in(value), strict=True)
+        unset = [sorted(one.model_fields_set - other.model_fields_set) for one, other in pairs]
+        return unset if any(unset) else None
+
+    def restore(self, form: Any, data: Any, unset: Any = None) -> Any:
         """Restore a response. Raises SerializationError if the data is not what the function returns."""
         try:
-            return self._from_data(form, data)
+            return _with_unset(self._from_data(form, data), unset)
         except Exception as error:
             raise SerializationError("a stored response is not what the function returns") from error
 
@@ -185,7 +208,7 @@ class Responses:
         try:
             stub.__annotations__ = {"return": annotations_of(function)["return"]}
             declared = typing.get_type_hints(stub, getattr(function, "__globals__", {}), include_extras=True)["return"]
-        except (AttributeError, KeyError, NameError, TypeError, SyntaxError):
+        except Exception:  # noqa: BLE001 - whatever an annotation raises, its function can be called
             return Any
         if not self.stream:
             return declared
@@ -193,12 +216,21 @@ class Responses:
         return item_types[0] if item_types and typing.get_origin(declared) in _STREAM_TYPES else Any
 
 
+def _with_unset(value: Any, unset: list[list[str]] | None) -> Any:
+    """A restored value, with the fields of its models marked as not set that were not."""
+    models = list(models_in(value)) if unset else []
+    for model, names in zip(models, unset or [], strict=True):
+        if names:
+            model.__pydantic_fields_set__.difference_update(names)
+    return value
+
+
 def _make_adapter(annotation: Any) -> TypeAdapter[Any] | None:
     if annotation is Any or isinstance(annotation, typing.TypeVar):
         return None
     try:
         return TypeAdapter(annotation)
-    except (PydanticUserError, TypeError, NameError):  # a class that pydantic does not know
+    except Exception:  # noqa: BLE001 - a class that pydantic does not know, or a pattern; each in its own way
         return None
 
 

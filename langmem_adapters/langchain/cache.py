@@ -275,12 +275,14 @@ class ExperienceCache(Shared, CachedModel, BaseCache):
     def _request(self, prompt: str, llm_string: str, *, was_asked: bool = False) -> Request:
         """The request, completed with what only its caller knows; its key is "" if others might be mistaken for it."""
         try:
-            full_llm_string = with_class_fields(complete_llm_string(llm_string, was_asked=was_asked))
+            complete, has_changed_within = complete_llm_string(llm_string, was_asked=was_asked)
+            full_llm_string = with_class_fields(complete)
             check_self_contained(prompt, full_llm_string)
         except SerializationError as error:
             self._warn("requests without a key bypass the cache", error)
             return Request(prompt, llm_string, "")
-        return Request(prompt, full_llm_string, request_key(prompt, full_llm_string), id(llm_string))
+        call = 0 if has_changed_within else id(llm_string)
+        return Request(prompt, full_llm_string, request_key(prompt, full_llm_string), call)
 
     def _look_up(self, tenant_cache: TenantCache, request: Request) -> Flow[list[Generation] | None]:
         return tenant_cache.answers.look_up(request)

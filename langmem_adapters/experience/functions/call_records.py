@@ -21,6 +21,7 @@ _ASKING_METHODS = (
     *("chat", "achat", "stream_chat", "astream_chat", "complete", "acomplete", "stream_complete", "astream_complete"),
 )
 _ADDING_METHODS = {"add", "append", "extend", "insert", "update"}
+_SETTING_NAMES = {"setattr", "__setattr__", "__dict__"}  # ways to set an attribute whose name is a text
 _COPYING_OPERATIONS = ("COPY", "DUP_TOP")  # of the object on top, which only += of an attribute needs twice
 _ATTRIBUTE_OPERATIONS = ("ATTR", "METHOD", *_COPYING_OPERATIONS)  # in the names of those that use one of an object
 _LOOKING_FUNCTIONS = ("isinstance", "len")  # these tell nothing of what is in a list
@@ -47,17 +48,31 @@ def is_record_of_calls(model: BaseModel, name: str) -> bool:
     field = type(model).model_fields[name]
     if type(field.default) is int and field.default == 0:
         return any(use.changes for use in _uses(type(model), name))
-    if not begins_empty(field) or name in model.model_fields_set:
+    if name in model.model_fields_set:
         return False
-    return any(use.adds for use in _uses(type(model), name)) and is_never_read(model, name)
+    return is_only_added_to(model, name) and any(use.adds for use in _uses(type(model), name))
 
 
-def is_never_read(model: BaseModel, name: str) -> bool:
-    """Whether the code that runs while a model is asked does no more with its list or set than add to it."""
-    return all(use.adds or use.looks or use.changes for use in _uses(type(model), name))
+def is_only_added_to(model: BaseModel, name: str) -> bool:
+    """Whether a list or set begins empty, and the code that runs while a model is asked does no more than add to it."""
+    uses = _uses(type(model), name)
+    return _begins_empty(type(model).model_fields[name]) and all(use.adds or use.looks or use.changes for use in uses)
 
 
-def begins_empty(field: FieldInfo) -> bool:
+@lru_cache(maxsize=256)
+def is_set_while_asked(kind: type, name: str) -> bool:
+    """Whether the code that runs while a model of this class is asked sets an attribute of this name."""
+    return any(_sets(code, name) for _, code in _asking_code(kind))
+
+
+def _sets(code: types.CodeType, name: str) -> bool:
+    if name in code.co_consts and not _SETTING_NAMES.isdisjoint(code.co_names):
+        return True
+    steps = dis.get_instructions(code) if name in code.co_names else ()
+    return any((step.opname, step.argval) == ("STORE_ATTR", name) for step in steps)
+
+
+def _begins_empty(field: FieldInfo) -> bool:
     """Whether a field is an empty list or set in a model that was made without it."""
     return field.default_factory in (list, set) or (type(field.default) in (list, set) and not field.default)
 

@@ -255,10 +255,10 @@ class Calls(Shared):
                 except LangmemError as error:
                     self._degrade(error)
             if call.flight is not None:
-                call.flight.land(call.experience.to_bytes() if call.experience else None)
+                call.flight.land(call.shared)
                 yield from self._give_back(call.flight)
-            elif call.experience and not call.is_outdated and (slower := self.flights.get(call.key)) is not None:
-                slower.land(call.experience.to_bytes())  # its followers need not wait any longer
+            elif not call.is_outdated and (slower := self.flights.get(call.key)) and (data := call.shared):
+                slower.land(data)  # its followers need not wait any longer
 
     async def afinish(self, call: Invocation, value: Any, *, whole: bool = True) -> None:
         """:meth:`finish` for an async function, whose task may be cancelled before :meth:`finish` begins."""
@@ -328,7 +328,7 @@ class Calls(Shared):
         """Give up a call that failed, was interrupted, or need not be made. Does not wait for the store."""
         if call.flight is not None:
             if call.experience or isinstance(sys.exc_info()[1], Exception):  # followers then make their own calls
-                call.flight.land(call.experience.to_bytes() if call.experience else None)
+                call.flight.land(call.shared)
             self._abandon(call.flight)
 
     def _abandon(self, flight: Flight) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import datetime as dt
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -55,6 +55,24 @@ def first_changed_type(value: Any, copy: Any, *, tuples_as_lists: bool = False) 
             return changed
     # a model may define equality itself, but not with tuples as lists
     return type_name if isinstance(value, BaseModel) and not tuples_as_lists and value != copy else ""
+
+
+def models_in(value: Any) -> Iterator[BaseModel]:
+    """The pydantic models in a value, in an order that is the same in a copy that :func:`is_same`."""
+    parts: Iterable[Any]
+    if isinstance(value, BaseModel):
+        yield value
+        attributes = value.__dict__
+        parts = [attributes.get(name) for name in type(value).model_fields]
+        if value.__pydantic_extra__ or value.__pydantic_private__:
+            parts += [*(value.__pydantic_extra__ or {}).values(), *(value.__pydantic_private__ or {}).values()]
+    elif type(value) in _BUILTIN_CONTAINERS:
+        parts = [*value, *value.values()] if type(value) is dict else value
+    else:
+        parts = [part for _, part in sorted((_parts(value) or {}).items(), key=lambda pair: repr(pair[0]))]
+    for part in parts:
+        if type(part) not in ATOMS:
+            yield from models_in(part)
 
 
 def _parts(value: Any) -> dict[Any, Any] | None:

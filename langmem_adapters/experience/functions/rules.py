@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -112,6 +112,13 @@ class Invocation:
     def is_outdated(self) -> bool:
         """Whether results for its key were removed or refreshed since it began."""
         return self.start_mark is not None and self.start_mark.is_outdated
+
+    @property
+    def shared(self) -> bytes | None:
+        """The result for those who wait for this call; None, if there is none, or one nested too deep to be written."""
+        with suppress(SerializationError):
+            return self.experience.to_bytes() if self.experience else None
+        return None
 
     def with_made_by(self, experience: Experience) -> Experience:
         """The experience, with its function's fingerprint if its request is kept, as searches of others could find it.

@@ -81,15 +81,27 @@ def _class_identity(cls: type) -> Any:
             return TypeAdapter(cls).json_schema(schema_generator=StableSchema)
     if issubclass(cls, BaseModel):
         return {name: str(field.annotation) for name, field in cls.model_fields.items()}
-    fields: dict[str, Any] = {name: str(kind) for name, kind in annotations_of(cls).items()}
+    fields = _plain_fields(cls)
     docstring = cls.__doc__ or ""
+    if dataclasses.is_dataclass(cls) and docstring.startswith(f"{cls.__name__}("):  # by Python: all defaults' reprs
+        docstring = ""
+    return [fields, docstring] if fields else fields
+
+
+def _plain_fields(cls: type) -> dict[str, Any]:
+    """The fields of a class that is no model, those that it inherits too: their types, and what they are without."""
+    annotations = (annotations_of(base) for base in reversed(cls.__mro__))
+    fields: dict[str, Any] = {name: str(kind) for each in annotations for name, kind in each.items()}
     if dataclasses.is_dataclass(cls):
         fields |= {
             field.name: [str(field.type), *data_fingerprints(field.default)] for field in dataclasses.fields(cls)
         }
-        if docstring.startswith(f"{cls.__name__}("):  # by Python: the reprs of all defaults
-            docstring = ""
-    return [fields, docstring] if fields else fields
+    if issubclass(cls, tuple):
+        defaults = getattr(cls, "_field_defaults", {})  # of a named tuple
+        names = getattr(cls, "_fields", ())
+        fields |= {name: [fields.get(name), *data_fingerprints(defaults.get(name, ...))] for name in names}
+    optional_names = getattr(cls, "__optional_keys__", ())  # of a TypedDict
+    return fields | {name: [fields[name], "optional"] for name in optional_names}
 
 
 class StableSchema(GenerateJsonSchema):
@@ -138,9 +150,14 @@ def _time_parts(value: Any) -> tuple[Any, ...]:
     """A date, a time or a timedelta; for pandas' subclasses, which have nanoseconds, also the repr."""
     zone, fold = getattr(value, "tzinfo", None), getattr(value, "fold", 0)
     extra = () if type(value).__module__ == "datetime" else (repr(value),)
-    if not (extra or fold or type(zone) not in _PLAIN_ZONES):
+    if not (extra or fold or type(zone) not in _PLAIN_ZONES or _has_own_name(zone)):
         return "other", value
     return "time", value, f"{type(zone)} {zone}", fold, *extra
+
+
+def _has_own_name(zone: dt.tzinfo | None) -> bool:
+    """Whether a fixed offset has a name, as one of ``astimezone()`` has: neither == nor the encoded time tells it."""
+    return type(zone) is dt.timezone and str(zone) != str(dt.timezone(zone.utcoffset(None)))
 
 
 def _extra_attributes(value: Any) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.experience.cached import FunctionCache
 from langmem_adapters.experience.functions.calls import Calls
 from langmem_adapters.experience.functions.rules import Invocation
+from langmem_adapters.experience.responses import Frozen
 from langmem_adapters.flow import arun, is_coroutine, run
 
 _MAX_STREAM_BYTES = 16_000_000  # bytes of a stream that are collected, if the pool has no max_bytes
@@ -155,7 +156,7 @@ class _Items:
         self._calls = calls
         self._max_bytes = _MAX_STREAM_BYTES if calls.pool.max_bytes is None else calls.pool.max_bytes
         self._size = 0
-        self.frozen: list[tuple[Any, Any]] = []
+        self.frozen: list[Frozen] = []
         self.whole = keeps
         self.refused = False
 
@@ -163,12 +164,12 @@ class _Items:
         if not self.whole:
             return
         try:
-            form, data = self._calls.responses.freeze(item)
+            frozen = self._calls.responses.freeze(item)
         except SerializationError as error:
             self.refuse(error)
             return
-        self._size += len(encode(data))
-        self.frozen.append((form, data))
+        self._size += len(encode(frozen.data))
+        self.frozen.append(frozen)
         if self._size > self._max_bytes:
             self.refuse(SerializationError(f"a stream of more than {self._max_bytes:,} bytes is too long"))
 

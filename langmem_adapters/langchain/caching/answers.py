@@ -54,14 +54,15 @@ class Request(NamedTuple):
 
 
 class _Pending(NamedTuple):
-    """A request in flight: when its latest call began, and how many calls it has."""
+    """A request in flight: its key, when its latest call began, and how many calls it has."""
 
+    key: str
     start_mark: StartMark | None
     started: float
     calls: int
 
 
-_NOT_PENDING = _Pending(None, math.inf, 0)
+_NOT_PENDING = _Pending("", None, math.inf, 0)
 
 
 class Answers(SingleFlightAnswers):
@@ -100,7 +101,7 @@ class Answers(SingleFlightAnswers):
         **rules: Any,
     ) -> None:
         self._output_version = output_version
-        self._pending: dict[tuple[str, int], _Pending] = {}
+        self._pending: dict[tuple[str | int, int], _Pending] = {}  # by key alone, and by prompt and call
         context_builder = (lambda _, experiences: experiences) if examples else None
         super().__init__(
             pool,
@@ -137,19 +138,19 @@ class Answers(SingleFlightAnswers):
             answer: list[Generation] = self._mark_served(call.key, call.value)
             return answer
         if call.keeps:
-            for call_id in (request.call, 0):
-                self._note_pending((request.key, call_id), call)
+            for name in ((hash(request.prompt), request.call), (request.key, 0)):
+                self._note_pending(name, call)
         return None
 
-    def _note_pending(self, name: tuple[str, int], call: Invocation) -> None:
+    def _note_pending(self, name: tuple[str | int, int], call: Invocation) -> None:
         """Note a request in flight, as the newest; beyond the bound, the oldest is forgotten: its call has failed."""
-        pending = _Pending(call.start_mark, call.started, self._pending.pop(name, _NOT_PENDING).calls + 1)
+        pending = _Pending(call.key, call.start_mark, call.started, self._pending.pop(name, _NOT_PENDING).calls + 1)
         while len(self._pending) >= _MAX_PENDING:
             with suppress(KeyError, RuntimeError):  # another thread forgets it, too
                 del self._pending[next(iter(self._pending))]
         self._pending[name] = pending
 
-    def _take_pending(self, name: tuple[str, int]) -> _Pending:
+    def _take_pending(self, name: tuple[str | int, int]) -> _Pending:
         """A request in flight; it stays noted for the others of a batch with equal prompts."""
         pending = self._pending.pop(name, _NOT_PENDING)
         if pending.calls > 1:
@@ -157,12 +158,19 @@ class Answers(SingleFlightAnswers):
         return pending
 
     def keep(self, request: Request, answer: Sequence[Generation]) -> Flow[Invocation | None]:
-        """Keep the model's answer. Pass the result to :meth:`score`; None, if the request has no key."""
+        """Keep the model's answer. Pass the result to :meth:`score`; None, if the request has no key.
+
+        Nor is it kept if the key is another by now, as the model's owner has changed it while it was asked.
+        """
         if not request.key:
             return None
+        own = self._take_pending((hash(request.prompt), request.call))
+        latest = self._take_pending((own.key or request.key, 0))
+        if own.calls and own.key != request.key:
+            self._counts.add("refused")
+            return None
         # The latest call with this key counts if update gets another string object than lookup.
-        latest, own = self._take_pending((request.key, 0)), self._take_pending((request.key, request.call))
-        mark, started, _ = own if own.calls else latest
+        _, mark, started, _ = own if own.calls else latest
         arguments = {"prompt": request.prompt, "llm_string": request.llm_string}
         call = Invocation(request, {}, key=request.key, key_arguments=arguments, start_mark=mark, started=started)
         call.keeps = self.pool.writes and not self._calls._rules.is_judging  # noqa: SLF001 - as its calls do

@@ -23,7 +23,7 @@ from langmem_adapters.concurrency.forks import no_fork
 from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.errors import SerializationError
 from langmem_adapters.experience.environment import environment_headers
-from langmem_adapters.experience.functions.call_records import begins_empty, is_never_read, is_record_of_calls
+from langmem_adapters.experience.functions.call_records import is_only_added_to, is_record_of_calls, is_set_while_asked
 from langmem_adapters.experience.functions.equality import ATOMS
 from langmem_adapters.experience.functions.naming import as_setting
 from langmem_adapters.experience.functions.values import data_fingerprints, identity, name_of
@@ -32,7 +32,8 @@ from langmem_adapters.langchain.caching.request import CALL_SETTINGS, without_ca
 from langmem_adapters.providers.addresses import ADDRESS_FIELDS, unstated_address
 
 ModelT = TypeVar("ModelT", bound=BaseChatModel)
-_Models: TypeAlias = "tuple[BaseLanguageModel[Any], ...]"
+# Of the models that hold a model: without these, two that hold each other would recurse for ever.
+_Ids: TypeAlias = tuple[int, ...]
 
 _DESCRIPTION_KEY = "_serialized"  # LangChain's cached property: what it tells caches and tracers of a model
 _SNAPSHOT_KEY = "_langmem_seen"
@@ -71,9 +72,10 @@ def tracked_call(model: BaseLanguageModel[Any]) -> Iterator[None]:
             _take_snapshot(model, was_asked=True)
 
 
-def complete_llm_string(llm_string: str, *, was_asked: bool = False) -> str:
+def complete_llm_string(llm_string: str, *, was_asked: bool = False) -> tuple[str, bool]:
     """:func:`with_omitted_parts` for the calling model, found in the stack: LangChain shows a cache only this text.
 
+    Also whether what the model holds has changed within while it was asked, as a stand-in's own messages get their ids.
     For a completion model, the text has neither the parameters of the call nor those that are bound to the model.
     Raises SerializationError if one of these is not data: its text might be that of another value, too.
     """
@@ -85,20 +87,21 @@ def complete_llm_string(llm_string: str, *, was_asked: bool = False) -> str:
         has_self = "self" in code.co_varnames or "self" in code.co_freevars or "self" in code.co_cellvars
         if has_self and isinstance(model := frame.f_locals.get("self"), BaseLanguageModel):
             parameters = without_call_settings(frame.f_locals.get("kwargs", {}))
-            if not isinstance(model, BaseLLM):
-                return with_omitted_parts(model, llm_string, parameters, was_asked=was_asked)
             llm_string = _with_omitted_fields(model, llm_string, was_asked=was_asked)
-            return _appended(llm_string, "given", fingerprint(identity(parameters))) if parameters else llm_string
+            if not isinstance(model, BaseLLM):
+                llm_string = _with_parameter_values(llm_string, parameters)
+            elif parameters:
+                llm_string = _appended(llm_string, "given", fingerprint(identity(parameters)))
+            snapshot: _FieldSnapshot | None = model.__dict__.get(_SNAPSHOT_KEY)
+            return llm_string, snapshot is not None and snapshot.has_changed_within
         frame = frame.f_back
         frames_left -= 1
-    return llm_string
+    return llm_string, False
 
 
-def with_omitted_parts(
-    model: BaseLanguageModel[Any], llm_string: str, parameters: Mapping[str, Any], *, was_asked: bool = False
-) -> str:
+def with_omitted_parts(model: BaseLanguageModel[Any], llm_string: str, parameters: Mapping[str, Any]) -> str:
     """The ``llm_string`` of a call, with the fields of the model and the values of parameters that it leaves out."""
-    return _with_parameter_values(_with_omitted_fields(model, llm_string, was_asked=was_asked), parameters)
+    return _with_parameter_values(_with_omitted_fields(model, llm_string), parameters)
 
 
 def _with_omitted_fields(model: BaseLanguageModel[Any], llm_string: str, *, was_asked: bool = False) -> str:
@@ -180,6 +183,7 @@ class _FieldSnapshot:
     values: dict[str, Any]
     comparable: dict[str, Any]  # the values as they were then
     bookkeeping: frozenset[str]  # fields that the model itself changed when it was asked
+    has_changed_within: bool = False  # the same objects, while it was asked
     omitted: list[tuple[str, str]] | None = None
 
     def __reduce__(self) -> Any:
@@ -187,20 +191,18 @@ class _FieldSnapshot:
         return type(None), ()
 
 
-def _take_snapshot(
-    model: BaseLanguageModel[Any], *, was_asked: bool = False, enclosing: _Models = ()
-) -> _FieldSnapshot:
+def _take_snapshot(model: BaseLanguageModel[Any], *, was_asked: bool = False, enclosing: _Ids = ()) -> _FieldSnapshot:
     """The model's fields as they are now; if they have changed, its cached description is dropped.
 
     A model that it holds, other than those ``enclosing`` it, is looked at too, and has bookkeeping of its own. If
     several threads do this at once, the model is described once more than needed, and nothing else happens.
     """
-    enclosing = (*enclosing, model)
+    enclosing = (*enclosing, id(model))
     attributes = model.__dict__
     values = {name: value for name, value in attributes.copy().items() if name[0] != "_"}  # other threads may add to it
     composite = {name: value for name, value in values.items() if type(value) not in ATOMS}
     for value in composite.values():
-        if _is_model(value) and not _is_in(value, enclosing):
+        if _is_model(value) and id(value) not in enclosing:
             _take_snapshot(value, was_asked=was_asked, enclosing=enclosing)
     comparable = values | {name: _comparable_value(value) for name, value in composite.items()}
     old: _FieldSnapshot | None = attributes.get(_SNAPSHOT_KEY)
@@ -214,6 +216,7 @@ def _take_snapshot(
         if was_asked:
             same = {name for name in changed if values.get(name) is old.values.get(name)}
             new.bookkeeping |= {name for name in changed if _may_be_bookkeeping(model, name, is_same=name in same)}
+            new.has_changed_within = not same <= new.bookkeeping
         is_described = changed <= new.bookkeeping
         if is_described and new.bookkeeping == old.bookkeeping:
             new.omitted = old.omitted
@@ -243,16 +246,16 @@ def _may_be_bookkeeping(model: BaseLanguageModel[Any], name: str, *, is_same: bo
 
     That is a number that began with 0, the same list or set if it began empty and the model only adds to it, or the
     same object of a class of its own; and any field that is not described, if the author describes some. Any other was
-    set by its owner just then.
+    set by its owner just then, and so was what no code of the model sets while it is asked.
     """
     field = type(model).model_fields.get(name)
-    if field is None:
+    if field is None or not (is_same or is_set_while_asked(type(model), name)):
         return False
     if (described := _partial_description(model)) and name not in described.keys() | _RARELY_DESCRIBED:
         return True
     if type(field.default) is int:
         return field.default == 0
-    return is_same and ((begins_empty(field) and is_never_read(model, name)) or _is_record(getattr(model, name)))
+    return is_same and (is_only_added_to(model, name) or _is_record(getattr(model, name)))
 
 
 def _partial_description(model: BaseLanguageModel[Any]) -> Mapping[str, Any]:
@@ -290,18 +293,18 @@ def _is_set(model: BaseLanguageModel[Any], name: str) -> bool:
     return _differs(getattr(model, name), default) and not is_record_of_calls(model, name)
 
 
-def _field_hashes(model: BaseLanguageModel[Any], names: set[str], enclosing: _Models = ()) -> Iterator[tuple[str, str]]:
+def _field_hashes(model: BaseLanguageModel[Any], names: set[str], enclosing: _Ids = ()) -> Iterator[tuple[str, str]]:
     """The name and the hash of each field that is data and differs from its default."""
     for name in sorted(names):
         field, value = type(model).model_fields[name], getattr(model, name)
         excluded = field.exclude and name not in _RARELY_DESCRIBED and not _is_model(value)
         if excluded or isinstance(value, SecretStr) or name.endswith(("api_key", "api_token", "token_provider")):
             continue
-        if _differs(value, _default_value(field)) and (hash_ := _hash(value, (*enclosing, model))):
+        if _differs(value, _default_value(field)) and (hash_ := _hash(value, (*enclosing, id(model)))):
             yield name, hash_
 
 
-def _model_parts(model: BaseLanguageModel[Any], enclosing: _Models) -> list[Any]:
+def _model_parts(model: BaseLanguageModel[Any], enclosing: _Ids) -> list[Any]:
     """A model in a field of another: its class, its address and the hashes of its fields."""
     snapshot: _FieldSnapshot | None = model.__dict__.get(_SNAPSHOT_KEY)
     secrets = model.lc_secrets.keys() - _masked_fields(model)
@@ -323,15 +326,10 @@ def _is_model(value: Any) -> TypeGuard[BaseLanguageModel[Any]]:
     return issubclass(type(value), BaseLanguageModel)
 
 
-def _is_in(model: Any, models: _Models) -> bool:
-    """Whether a model is one of these; without this check, two that hold each other would recurse for ever."""
-    return any(model is member for member in models)
-
-
-def _hash(value: Any, enclosing: _Models = ()) -> str:
+def _hash(value: Any, enclosing: _Ids = ()) -> str:
     """A hash of a field, "" if it is no data. Of settings or a model with a client in them: of all else they hold."""
     if _is_model(value):
-        return "" if _is_in(value, enclosing) else fingerprint(_model_parts(value, enclosing))
+        return "" if id(value) in enclosing else fingerprint(_model_parts(value, enclosing))
     with suppress(SerializationError):
         return fingerprint(value)
     with suppress(SerializationError, RecursionError):  # of a path, an array
