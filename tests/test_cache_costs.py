@@ -93,3 +93,19 @@ def test_a_url_is_remembered_with_its_own_text() -> None:
         assert unstated_address(SimpleNamespace(client=client)) == f"https://host-{number}/v1"
     assert written == made
     assert len(_url_texts) <= 256
+
+
+def test_a_client_is_asked_for_its_address_once_though_others_of_its_model_lead_to_it() -> None:
+    class Client:
+        @property
+        def base_url(self) -> str:
+            asked.append(self)
+            return "https://gateway/v1"
+
+    asked: list[Client] = []
+    root, other = Client(), Client()
+    model = SimpleNamespace(
+        root_client=root, client=SimpleNamespace(_client=root), async_client=SimpleNamespace(_client=other)
+    )
+    assert unstated_address(model) == "https://gateway/v1"
+    assert asked == [root, other]
