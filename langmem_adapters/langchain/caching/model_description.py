@@ -28,7 +28,7 @@ from langmem_adapters.experience.functions.equality import ATOMS
 from langmem_adapters.experience.functions.naming import as_setting
 from langmem_adapters.experience.functions.values import data_fingerprints, identity, name_of
 from langmem_adapters.keys import fingerprint
-from langmem_adapters.langchain.caching.field_snapshot import FieldSnapshot, differs
+from langmem_adapters.langchain.caching.field_snapshot import FieldSnapshot, differs, is_hashable
 from langmem_adapters.langchain.caching.request import CALL_SETTINGS, without_call_settings
 from langmem_adapters.providers.addresses import ADDRESS_FIELDS, unstated_address
 
@@ -196,7 +196,7 @@ def _take_snapshot(model: BaseLanguageModel[Any], *, was_asked: bool = False, en
     if old is not None and is_same_model:
         if not differs(old.comparable, comparable):
             if not any(map(_is_model, composite.values())):  # what one holds changes by itself
-                old.note(attribute_names, values, composite)
+                old.note(attribute_names, values, comparable)
             return old
         names = old.comparable.keys() | comparable.keys()
         changed = {name for name in names if differs(old.comparable.get(name), comparable.get(name))}
@@ -218,7 +218,7 @@ def _comparable_value(value: Any) -> Any:
         return [[*value], _comparable_value([*value.values()])]
     if isinstance(value, list | tuple):
         return [*value] if ATOMS.issuperset(map(type, value)) else [*map(_comparable_value, value)]
-    is_changeable = type(value).__hash__ is None and not isinstance(value, Runnable)
+    is_changeable = not is_hashable(value) and not isinstance(value, Runnable)
     return (_hash(value) or value) if is_changeable or _is_record(value) or _is_model(value) else value
 
 
