@@ -106,7 +106,8 @@ def _fit_window(messages: Sequence[S], k: int, size_of: Callable[[S], int] | Non
     if k <= 0:
         return []
     user_position = _last_user_position(messages)
-    start = _window_start(messages, user_position, k, size_of, budget)
+    fits = size_of is None and len(messages) <= k
+    start = 0 if fits else _window_start(messages, user_position, k, size_of, budget)
     if user_position is None:
         return [*messages[start:]]
     if start <= user_position:
@@ -193,11 +194,10 @@ def _repair_with(
             repaired.append(message)
             continue
         remaining, answers = message, [messages[i] for i in results.get(position, ())]
-        if position < len(messages) - 1:
-            ids = [call.id for call in calls[position]]
-            unanswered = set(ids).difference(answer.tool_call_id for answer in answers)
-            if unanswered or len(set(ids)) < len(ids):
-                remaining = drop_calls(message, unanswered)
+        # Each answer has another id, so as many as calls answer all of them, and no two calls have one id.
+        if len(answers) < len(calls[position]) and position < len(messages) - 1:
+            answered = {answer.tool_call_id for answer in answers}
+            remaining = drop_calls(message, {call.id for call in calls[position]} - answered)
             if not (calls_of(remaining) or remaining.text):
                 continue
         repaired += [remaining, *answers]

@@ -6,15 +6,19 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType, SimpleNamespace
+from typing import Any
 
 import pytest
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.load import dumps
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.outputs import ChatGeneration
+from pydantic import Field
 
 import langmem_adapters
-from langmem_adapters.langchain import ExperienceCache
+from langmem_adapters.langchain import CachedChatModel, ExperienceCache
+from langmem_adapters.langchain.caching import model_description
+from langmem_adapters.langchain.caching.field_snapshot import FieldSnapshot
 from langmem_adapters.providers.addresses import _url_texts, unstated_address
 
 _PACKAGE = str(Path(langmem_adapters.__file__).parent)
@@ -93,3 +97,59 @@ def test_a_url_is_remembered_with_its_own_text() -> None:
         assert unstated_address(SimpleNamespace(client=client)) == f"https://host-{number}/v1"
     assert written == made
     assert len(_url_texts) <= 256
+
+
+def test_a_client_is_asked_for_its_address_once_though_others_of_its_model_lead_to_it() -> None:
+    class Client:
+        @property
+        def base_url(self) -> str:
+            asked.append(self)
+            return "https://gateway/v1"
+
+    asked: list[Client] = []
+    root, other = Client(), Client()
+    model = SimpleNamespace(
+        root_client=root, client=SimpleNamespace(_client=root), async_client=SimpleNamespace(_client=other)
+    )
+    assert unstated_address(model) == "https://gateway/v1"
+    assert asked == [root, other]
+
+
+class _Model(FakeListChatModel):
+    temperature: float = 0.0
+    options: dict[str, list[int]] = Field(default_factory=dict)
+
+
+def test_a_model_that_has_not_changed_is_compared_and_not_looked_at_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Counted(FieldSnapshot):
+        def __init__(self, *arguments: Any) -> None:
+            super().__init__(*arguments)
+            made.append(self)
+
+    monkeypatch.setattr(model_description, "FieldSnapshot", Counted)
+    made: list[FieldSnapshot] = []
+    model = CachedChatModel(_Model(responses=["Paris"]), cache=ExperienceCache(url="memory:"))
+    for _ in range(4):
+        model.invoke("Hi")
+    assert made
+    made.clear()
+    model.invoke("Hi")
+    assert not made
+
+
+def test_whatever_changes_in_a_model_that_has_long_been_the_same_makes_another_request() -> None:
+    wrapped = _Model(responses=["Paris"], options={"a": [1]})
+    model = CachedChatModel(wrapped, cache=ExperienceCache(url="memory:"))
+    changes: list[Callable[[], object]] = [
+        lambda: setattr(wrapped, "temperature", 0.5),
+        lambda: wrapped.options.update(b=[1]),
+        lambda: wrapped.options["a"].append(2),
+        lambda: setattr(wrapped, "options", {}),
+        lambda: setattr(wrapped, "responses", ["Lyon"]),
+    ]
+    for number, change in enumerate(changes, 1):
+        for _ in range(4):
+            model.invoke("Hi")
+        assert model.stats()["misses"] == number
+        change()
+    assert model.invoke("Hi").text == "Lyon"

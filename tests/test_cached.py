@@ -19,6 +19,7 @@ import json
 import logging
 import math
 import pickle
+import sys
 import threading
 import time
 import tracemalloc
@@ -803,6 +804,46 @@ def test_wrong_arguments_are_the_functions_own_error() -> None:
 
     with pytest.raises(TypeError, match=r"f\(\) missing 1 required positional argument: 'a'"):
         f()  # type: ignore[call-arg]
+
+
+def test_plain_parameters_are_bound_without_inspecting_the_signature() -> None:
+    @cached(store=MemoryStore())
+    def f(a: int, b: int = 2) -> int:
+        made.append((a, b))
+        return a + b
+
+    made: list[tuple[int, int]] = []
+    entered: list[str] = []
+    assert f(1) == f(1, 2) == f(b=2, a=1) == f(a=1) == 3
+    former = sys.getprofile()
+    sys.setprofile(lambda frame, event, _: entered.append(frame.f_code.co_name) if event == "call" else None)
+    try:
+        f(1, b=2)
+    finally:
+        sys.setprofile(former)
+    assert "bind" in entered
+    assert "_bind" not in entered
+    wrong_calls: list[tuple[tuple[int, ...], dict[str, int]]] = [((), {}), ((1, 2, 2), {}), ((1,), {"a": 1})]
+    for args, kwargs in (*wrong_calls, ((1,), {"c": 2}), ((), {"b": 2}), ((), {"b": 1, "c": 2})):
+        with pytest.raises(TypeError):
+            f(*args, **kwargs)
+    assert made == [(1, 2)]
+
+
+def test_an_argument_that_is_missing_or_out_of_place_is_no_part_of_a_key() -> None:
+    @cached(store=MemoryStore(), key={"a": lambda a: a + 1})
+    def f(a: int, b: int = 2) -> int:
+        return a + b
+
+    @cached(store=MemoryStore())
+    def g(*, a: int) -> int:
+        return a
+
+    with pytest.raises(TypeError, match=r"f\(\) missing 1 required positional argument: 'a'"):
+        f(b=1)  # type: ignore[call-arg]
+    assert g(a=1) == 1
+    with pytest.raises(TypeError, match=r"g\(\) takes 0 positional arguments"):
+        g(1)  # type: ignore[call-arg]
 
 
 @pytest.mark.parametrize("is_stream", [False, True])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import subprocess
 import sys
 import threading
@@ -947,3 +948,17 @@ def test_what_is_printed_is_the_messages_or_what_keeps_them_back(any_store: Stor
     assert f"{away}".startswith(f"{away!r}, whose messages cannot be read: ")
     with pytest.raises(StoreUnavailable):
         _ = away.messages
+
+
+def test_a_history_is_made_for_each_call_without_inspecting_its_functions() -> None:
+    store = MemoryStore()
+    BrainChatMessageHistory("first", store=store)
+    entered: list[str] = []
+    former = sys.getprofile()
+    sys.setprofile(lambda frame, event, _: entered.append(frame.f_code.co_filename) if event == "call" else None)
+    try:
+        BrainChatMessageHistory("second", store=store)
+    finally:
+        sys.setprofile(former)
+    assert len(entered) > 20
+    assert inspect.__file__ not in entered

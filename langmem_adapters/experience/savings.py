@@ -63,11 +63,12 @@ def cost(metric: Metric, prices: Prices) -> Saved:
     Saved(seconds=2.0, tokens=1500, money=0.002)
     """
     figures = (metric.time_cost, metric.money_cost, metric.input_tokens, metric.output_tokens)
-    seconds, money, tokens_in, tokens_out = (figure if _is_amount(figure) else 0 for figure in figures)
-    name = metric.model if metric.model in prices else _VERSION_PATTERN.sub("", metric.model)
-    price_in, price_out = prices.get(name, (0.0, 0.0))
-    money = money or (tokens_in * price_in + tokens_out * price_out) / _MILLION
-    return Saved(seconds, int(tokens_in + tokens_out), money)
+    seconds, money, tokens_in, tokens_out = (figure if figure and _is_amount(figure) else 0 for figure in figures)
+    if prices and not money:
+        name = metric.model if metric.model in prices else _VERSION_PATTERN.sub("", metric.model)
+        price_in, price_out = prices.get(name, (0.0, 0.0))
+        money = (tokens_in * price_in + tokens_out * price_out) / _MILLION
+    return Saved(float(seconds), int(tokens_in + tokens_out), float(money))
 
 
 def check_prices(prices: Prices) -> None:

@@ -24,6 +24,7 @@ ADDRESS_FIELDS: Final = frozenset(
 """The fields in which models say what address they ask."""
 _CLIENT_FIELDS: Final = ("root_client", "root_async_client", "client", "async_client", "_client", "_aclient")
 _CLIENT_LINKS: Final = ("_client", "_api_client", "client")  # from a client to the one that asks for it
+_URL_PLACES: Final = (("sdk_configuration", "server_url"), ("meta", "endpoint_url"), ("_http_options", "base_url"))
 _ROUTER_LIMITS: Final = frozenset({"max_retries", "rpm", "stream_timeout", "timeout", "tpm", "weight"})
 _MAX_REMEMBERED = 256  # classes of models, and URLs
 _url_texts: dict[int, tuple[Any, str]] = {}  # by the id of the URL, which is held so that no other gets it
@@ -49,14 +50,16 @@ def unstated_address(model: Any) -> str:
     attributes = {**(getattr(model, "__pydantic_private__", None) or {}), **getattr(model, "__dict__", {})}
     kind: type = type(model)
     lazy_names = _lazy_clients(kind)
+    seen: dict[int, Any] = {}
     urls = dict.fromkeys(
-        _client_address(model, attributes, name)
+        _client_address(model, attributes, name, seen)
         for name in _CLIENT_FIELDS
         if attributes.get(name) is not None or name in lazy_names
     )
     field_addresses = [str(attributes[name]).rstrip("/").lower() for name in ADDRESS_FIELDS if attributes.get(name)]
     unstated = [url for url in urls if url and not _is_expected(url, field_addresses)]
-    return " ".join([*unstated, *dict.fromkeys(_routed_models(attributes.get("router")))])
+    router = attributes.get("router")
+    return " ".join(unstated if router is None else [*unstated, *dict.fromkeys(_routed_models(router))])
 
 
 def _is_expected(url: str, field_addresses: list[str]) -> bool:
@@ -65,12 +68,18 @@ def _is_expected(url: str, field_addresses: list[str]) -> bool:
     return url in _DEFAULT_ADDRESSES
 
 
-def _client_address(model: Any, attributes: Mapping[str, Any], name: str) -> str:
-    """A client's address. One that the model would make at its first call is made now, or the key would change then."""
+def _client_address(model: Any, attributes: Mapping[str, Any], name: str, seen: dict[int, Any]) -> str:
+    """A client's address. One that the model would make at its first call is made now, or the key would change then.
+
+    It is "" if it is that of another client of the model, which was ``seen`` before: OpenAI's has two for each.
+    """
     try:
-        return _address(attributes[name] if name in attributes else getattr(model, name))
+        client = attributes[name] if name in attributes else getattr(model, name)
+        address = _address(client, seen)
     except Exception:  # noqa: BLE001 - whatever is wrong with it, the model says when it is asked
         return ""
+    seen[id(client)] = client
+    return address
 
 
 @lru_cache(_MAX_REMEMBERED)
@@ -91,13 +100,12 @@ def _routed_models(router: Any) -> Iterator[str]:
             yield fingerprint(deployment["model_name"], asked)
 
 
-def _address(client: Any) -> str:
+def _address(client: Any, seen: Mapping[int, Any]) -> str:
     for _ in range(_MAX_CLIENTS):
-        if client is None:
+        if client is None or id(client) in seen:
             break
-        for url in _urls(client):
-            if isinstance(url, str) or type(url).__name__ == "URL":
-                return "/".join((_text(url).rstrip("/"), *_path_parts(client)))
+        if (url := _url(client)) is not None:
+            return "/".join((_text(url).rstrip("/"), *_path_parts(client)))
         client = next((linked for link in _CLIENT_LINKS if (linked := getattr(client, link, None)) is not None), None)
     return ""
 
@@ -114,12 +122,19 @@ def _text(url: Any) -> str:
     return remembered[1]
 
 
-def _urls(client: Any) -> Iterator[Any]:
-    """What may be the URL of a client: of OpenAI's and similar ones, of Mistral's, of AWS's, of Google's."""
-    yield getattr(client, "base_url", None)
-    yield getattr(getattr(client, "sdk_configuration", None), "server_url", None)
-    yield getattr(getattr(client, "meta", None), "endpoint_url", None)
-    yield getattr(getattr(client, "_http_options", None), "base_url", None)
+def _url(client: Any) -> Any:
+    """The URL of a client: its own, or where those of Mistral, AWS and Google have it; None if it has none."""
+    if _is_url(url := getattr(client, "base_url", None)):
+        return url
+    for holder_name, name in _URL_PLACES:
+        holder = getattr(client, holder_name, None)
+        if holder is not None and _is_url(url := getattr(holder, name, None)):
+            return url
+    return None
+
+
+def _is_url(value: Any) -> bool:
+    return isinstance(value, str) or type(value).__name__ == "URL"
 
 
 def _path_parts(client: Any) -> Iterator[str]:

@@ -65,11 +65,15 @@ class Arguments:
         self.signature: inspect.Signature = _signature(function, self.name)
         self._key_function = key if callable(key) else None
         self._part_functions: Mapping[str, Callable[[Any], Any]] = key if isinstance(key, Mapping) else {}
-        names = list(self.signature.parameters)
+        parameters = self.signature.parameters.values()
+        names = [parameter.name for parameter in parameters]
         for name in (*ignore, *self._part_functions):
             if name not in names:
                 raise ConfigurationError(f"{self.name} has no argument {name!r}; it has {', '.join(names) or 'none'}")
-        name_by_kind = {parameter.kind: parameter.name for parameter in self.signature.parameters.values()}
+        name_by_kind = {parameter.kind: parameter.name for parameter in parameters}
+        self._is_plain = name_by_kind.keys() <= {inspect.Parameter.POSITIONAL_OR_KEYWORD}
+        self._defaults = {parameter.name: parameter.default for parameter in parameters}
+        self._required = {name for name, default in self._defaults.items() if default is inspect.Parameter.empty}
         self._kwargs_name = name_by_kind.get(inspect.Parameter.VAR_KEYWORD, "")
         self.owner: str | None = names[0] if names and _is_method(function, names[0]) else None
         is_owner_ignored = self.owner is not None and self.owner not in self._part_functions
@@ -84,6 +88,12 @@ class Arguments:
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> inspect.BoundArguments:
         """Arguments by name, defaults included. Raises TypeError if the function cannot be called with these."""
+        if self._is_plain and len(args) <= len(self._defaults):  # Signature.bind takes more than twice as long
+            by_place = dict(zip(self._defaults, args, strict=False))
+            arguments = {**self._defaults, **by_place, **kwargs}  # in the order of the parameters
+            has_all = self._required.issubset((*by_place, *kwargs)) and len(arguments) == len(self._defaults)
+            if has_all and by_place.keys().isdisjoint(kwargs):
+                return inspect.BoundArguments(self.signature, arguments)
         bound = self.signature.bind(*args, **kwargs)
         bound.apply_defaults()
         return bound

@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, is_dataclass
+from dataclasses import is_dataclass
 from enum import Enum
 from functools import lru_cache
 from types import BuiltinFunctionType, FrameType
@@ -28,6 +28,7 @@ from langmem_adapters.experience.functions.equality import ATOMS
 from langmem_adapters.experience.functions.naming import as_setting
 from langmem_adapters.experience.functions.values import data_fingerprints, identity, name_of
 from langmem_adapters.keys import fingerprint
+from langmem_adapters.langchain.caching.field_snapshot import FieldSnapshot, differs, is_hashable
 from langmem_adapters.langchain.caching.request import CALL_SETTINGS, without_call_settings
 from langmem_adapters.providers.addresses import ADDRESS_FIELDS, unstated_address
 
@@ -92,7 +93,7 @@ def complete_llm_string(llm_string: str, *, was_asked: bool = False) -> tuple[st
                 llm_string = _with_parameter_values(llm_string, parameters)
             elif parameters:
                 llm_string = _appended(llm_string, "given", fingerprint(identity(parameters)))
-            snapshot: _FieldSnapshot | None = model.__dict__.get(_SNAPSHOT_KEY)
+            snapshot: FieldSnapshot | None = model.__dict__.get(_SNAPSHOT_KEY)
             return llm_string, snapshot is not None and snapshot.has_changed_within
         frame = frame.f_back
         frames_left -= 1
@@ -175,44 +176,33 @@ def _value_fingerprints(value: Any) -> Iterator[str]:
                 raise SerializationError(f"an object of type {kind} has nothing that identifies it") from None
 
 
-@dataclass
-class _FieldSnapshot:
-    """The fields of a model when it was last looked at. It is an attribute of the model, and copied with it."""
-
-    model_id: int  # of the object, as a copy of the model has the same snapshot
-    values: dict[str, Any]
-    comparable: dict[str, Any]  # the values as they were then
-    bookkeeping: frozenset[str]  # fields that the model itself changed when it was asked
-    has_changed_within: bool = False  # the same objects, while it was asked
-    omitted: list[tuple[str, str]] | None = None
-
-    def __reduce__(self) -> Any:
-        """Pickled as None: a process that unpickles a model need not have this library."""
-        return type(None), ()
-
-
-def _take_snapshot(model: BaseLanguageModel[Any], *, was_asked: bool = False, enclosing: _Ids = ()) -> _FieldSnapshot:
+def _take_snapshot(model: BaseLanguageModel[Any], *, was_asked: bool = False, enclosing: _Ids = ()) -> FieldSnapshot:
     """The model's fields as they are now; if they have changed, its cached description is dropped.
 
     A model that it holds, other than those ``enclosing`` it, is looked at too, and has bookkeeping of its own. If
     several threads do this at once, the model is described once more than needed, and nothing else happens.
     """
-    enclosing = (*enclosing, id(model))
     attributes = model.__dict__
+    old: FieldSnapshot | None = attributes.get(_SNAPSHOT_KEY)
+    is_same_model = old is not None and old.model_id == id(model)
+    if old is not None and is_same_model and old.is_current(attributes, _comparable_value):
+        return old
+    enclosing, attribute_names = (*enclosing, id(model)), tuple(attributes)
     values = {name: value for name, value in attributes.copy().items() if name[0] != "_"}  # other threads may add to it
     composite = {name: value for name, value in values.items() if type(value) not in ATOMS}
     for value in composite.values():
         if _is_model(value) and id(value) not in enclosing:
             _take_snapshot(value, was_asked=was_asked, enclosing=enclosing)
     comparable = values | {name: _comparable_value(value) for name, value in composite.items()}
-    old: _FieldSnapshot | None = attributes.get(_SNAPSHOT_KEY)
-    new = _FieldSnapshot(id(model), values, comparable, frozenset() if old is None else old.bookkeeping)
+    new = FieldSnapshot(id(model), values, comparable, frozenset() if old is None else old.bookkeeping)
     is_described = False
-    if old is not None and old.model_id == new.model_id:
-        if not _differs(old.comparable, comparable):
+    if old is not None and is_same_model:
+        if not differs(old.comparable, comparable):
+            if not any(map(_is_model, composite.values())):  # what one holds changes by itself
+                old.note(attribute_names, values, comparable)
             return old
         names = old.comparable.keys() | comparable.keys()
-        changed = {name for name in names if _differs(old.comparable.get(name), comparable.get(name))}
+        changed = {name for name in names if differs(old.comparable.get(name), comparable.get(name))}
         if was_asked:
             same = {name for name in changed if values.get(name) is old.values.get(name)}
             new.bookkeeping |= {name for name in changed if _may_be_bookkeeping(model, name, is_same=name in same)}
@@ -232,7 +222,7 @@ def _comparable_value(value: Any) -> Any:
         return [[*value], _comparable_value([*value.values()])]
     if isinstance(value, list | tuple):
         return [*value] if ATOMS.issuperset(map(type, value)) else [*map(_comparable_value, value)]
-    is_changeable = type(value).__hash__ is None and not isinstance(value, Runnable)
+    is_changeable = not is_hashable(value) and not isinstance(value, Runnable)
     return (_hash(value) or value) if is_changeable or _is_record(value) or _is_model(value) else value
 
 
@@ -290,7 +280,7 @@ def _is_json(value: Any) -> bool:
 def _is_set(model: BaseLanguageModel[Any], name: str) -> bool:
     """Whether a field differs from that of a model made without arguments, and is not its record of calls."""
     default = _default_value(type(model).model_fields[name])
-    return _differs(getattr(model, name), default) and not is_record_of_calls(model, name)
+    return differs(getattr(model, name), default) and not is_record_of_calls(model, name)
 
 
 def _field_hashes(model: BaseLanguageModel[Any], names: set[str], enclosing: _Ids = ()) -> Iterator[tuple[str, str]]:
@@ -300,13 +290,13 @@ def _field_hashes(model: BaseLanguageModel[Any], names: set[str], enclosing: _Id
         excluded = field.exclude and name not in _RARELY_DESCRIBED and not _is_model(value)
         if excluded or isinstance(value, SecretStr) or name.endswith(("api_key", "api_token", "token_provider")):
             continue
-        if _differs(value, _default_value(field)) and (hash_ := _hash(value, (*enclosing, id(model)))):
+        if differs(value, _default_value(field)) and (hash_ := _hash(value, (*enclosing, id(model)))):
             yield name, hash_
 
 
 def _model_parts(model: BaseLanguageModel[Any], enclosing: _Ids) -> list[Any]:
     """A model in a field of another: its class, its address and the hashes of its fields."""
-    snapshot: _FieldSnapshot | None = model.__dict__.get(_SNAPSHOT_KEY)
+    snapshot: FieldSnapshot | None = model.__dict__.get(_SNAPSHOT_KEY)
     secrets = model.lc_secrets.keys() - _masked_fields(model)
     bookkeeping = snapshot.bookkeeping if snapshot else frozenset()
     names = type(model).model_fields.keys() - _IGNORED_FIELDS - secrets - bookkeeping
@@ -338,10 +328,3 @@ def _hash(value: Any, enclosing: _Ids = ()) -> str:
         parts = [[name, *data_fingerprints(part)] for name, part in vars(value).items()]
         return fingerprint(name_of(type(value)), parts)
     return as_setting(value)
-
-
-def _differs(one: Any, other: Any) -> bool:
-    try:
-        return one is not other and bool(one != other)
-    except Exception:  # noqa: BLE001 - arrays, for instance, are equal item by item, which is no answer
-        return True
