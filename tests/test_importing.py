@@ -74,6 +74,9 @@ LANGCHAIN: list[BaseMessage] = [
 ]
 
 
+DEEP = json.loads("[" * 600 + "]" * 600)
+
+
 @pytest.mark.parametrize("wrap", [lambda m: m, lambda m: {"messages": m}], ids=["list", "object"])
 @pytest.mark.parametrize("how", ["dict", "dumps", "lines"])
 def test_langchain_messages_come_back_equal(tmp_path: Path, how: str, wrap: Any) -> None:
@@ -86,6 +89,20 @@ def test_langchain_messages_come_back_equal(tmp_path: Path, how: str, wrap: Any)
     restored[0].id = None  # it got one of its place and content
     assert found[0].id
     assert restored == LANGCHAIN
+
+
+def test_what_langchain_marks_so_that_it_is_not_taken_for_its_own_comes_back_unmarked(tmp_path: Path) -> None:
+    own = {"lc": 1, "deep": [{"lc": 2}, {"__lc_escaped__": {"lc": 3}}]}
+    messages: list[BaseMessage] = [
+        HumanMessage(
+            [{"type": "text", "text": "Look.", "lc": 1}], additional_kwargs={"all": [own, {"x": own}]}, id="1"
+        ),
+        AIMessage("", tool_calls=[{"name": "load", "args": own, "id": "c", "type": "tool_call"}], id="2"),
+        ToolMessage("done", tool_call_id="c", id="3", artifact={"__lc_escaped__": 5}),
+    ]
+    file = written(tmp_path / "talk.json", text := dumps(messages))
+    assert text.count('{"__lc_escaped__": {') >= len(messages)
+    assert [to_langchain(message) for message in only(file)] == messages
 
 
 def test_a_chunk_becomes_a_whole_message(tmp_path: Path) -> None:
@@ -105,6 +122,7 @@ def test_a_chunk_becomes_a_whole_message(tmp_path: Path) -> None:
         {"lc": 1, "type": "constructor", "id": 7, "kwargs": {"content": "x"}},
         {"lc": 1, "type": "constructor", "id": ["HumanMessage"], "kwargs": {"content": {"x": 1}}},
         {"lc": 1, "type": "constructor", "id": ["HumanMessage"]},
+        {"lc": 1, "type": "constructor", "id": ["HumanMessage"], "kwargs": {"content": DEEP}},
         {"type": "remove", "data": {"id": "1"}},
         {"type": "tool", "data": {"content": "no id"}},
         {"type": "human", "data": 3},
