@@ -350,6 +350,17 @@ def test_a_dump_of_2023() -> None:
     ]
 
 
+def test_what_a_version_of_2023_has_dealt_with_meanwhile_is_not_taken_in_again() -> None:
+    said = [{"content": text, "tags": ["TALK"]} for text in ("Yes.", "Where is my bike?", "Yes.")]
+    store = MemoryStore()
+    for dealt_with in range(4):
+        blob = json.dumps({"solution": said[:dealt_with], "history": said[dealt_with:]})
+        brain = BrainMemory.from_metagpt(blob, store, "s")
+        assert texts(brain) == ["Yes.", "Where is my bike?", "Yes."]
+    blob = json.dumps({"solution": said, "history": [{"content": "Yes.", "tags": ["TALK"]}]})
+    assert texts(BrainMemory.from_metagpt(blob, store, "s")) == ["Yes.", "Where is my bike?", "Yes.", "Yes."]
+
+
 def test_fields_of_newer_messages() -> None:
     instruct = {"class": "Plan", "module": "metagpt.schema", "value": {"goal": "A bike."}}
     record = said("1", "Go.", "Engineer", instruct_content=instruct, created_at=1_700_000_000.5, ttl=-1, colour="red")
