@@ -311,7 +311,14 @@ def _export(session: _Session) -> Flow[str]:
         "config": None,  # stated, because MetaGPT puts its own configuration in the place of a null only
     }
     # pydantic, on the other side, refuses lone surrogates
-    return json.dumps(to_plain(fields), ensure_ascii=False).encode(errors="replace").decode()
+    return json.dumps(_as_json(fields), ensure_ascii=False).encode(errors="replace").decode()
+
+
+def _as_json(value: Any) -> Any:
+    """Stored data as MetaGPT reads it. What JSON has no type for is as in the store; a key ``$type`` is not."""
+    if isinstance(value, dict) and all(isinstance(key, str) for key in value):
+        return {key: _as_json(item) for key, item in value.items()}
+    return [_as_json(item) for item in value] if isinstance(value, list) else to_plain(value)
 
 
 def _to_record(data: bytes, location: str) -> dict[str, Any] | None:

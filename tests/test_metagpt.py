@@ -379,8 +379,20 @@ def test_any_text_comes_in_and_goes_out(text: str) -> None:
     assert message.text == text
     assert message.metadata["$type"] == text
     clean = text.replace("\ud800", "?")
-    assert json.loads(to_metagpt(brain))["history"][0]["content"] == clean
+    exported = json.loads(to_metagpt(brain))["history"][0]
+    assert (exported["content"], exported["metadata"]) == (clean, {"$type": clean, "n": 1})
     _TheirMemory.model_validate(json.loads(to_metagpt(brain)))
+
+
+def test_what_metagpt_reads_is_what_it_gave_however_often_it_goes_in_and_out() -> None:
+    odd: dict[str, Any] = {"$type": "bytes", "$value": "AA=="}
+    deep = json.loads("[" * 198 + "]" * 198)
+    brain = BrainMemory.from_metagpt(dump(said("1", "Go.", metadata={"a": [odd], "deep": deep})), MemoryStore(), "s")
+    brain.add_messages([Message(role="user", content="Look.", id="2", metadata={"data": b"\x00"})])
+    exported = to_metagpt(brain)
+    assert json.loads(exported)["history"][0]["metadata"] == {"a": [odd], "deep": deep}
+    again = to_metagpt(BrainMemory.from_metagpt(exported, MemoryStore(), "s"))
+    assert json.loads(again)["history"] == json.loads(exported)["history"]
 
 
 @pytest.mark.parametrize(
