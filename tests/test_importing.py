@@ -449,6 +449,12 @@ def test_messages_of_a_collection_are_in_order_beside_those_with_times_that_are_
     assert [message.created_at for message in messages] == [None, None, None, 1.0, 2.0, 3.0]
 
 
+def test_messages_of_one_time_are_in_the_order_in_which_they_were_stored(tmp_path: Path) -> None:
+    rows: dict[str, Any] = {f"n{n}": metadata(item(str(n), 5.0)) for n in (9, 10, 1, 2)}
+    messages = only(collection(tmp_path / "data", "role_zero", rows))
+    assert [message.text for message in messages] == ["9", "10", "1", "2"]
+
+
 def test_collections_are_read_without_chromadb(tmp_path: Path) -> None:
     """Also what was changed in them; in a process of its own, as what is loaded here cannot be made missing."""
     path = collection(tmp_path / "data", "role_zero", {f"n{n}": metadata(item(f"m{n}", float(n))) for n in range(3)})
