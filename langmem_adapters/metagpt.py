@@ -136,8 +136,8 @@ def _parse(blob: str | bytes) -> _MetaGPTMemory:
     if not isinstance(fields, dict) or not _MEMORY_FIELDS & fields.keys():
         raise SerializationError("this is not a memory of MetaGPT: a JSON object with a history was expected")
     return _MetaGPTMemory(
-        # versions of 2023 moved older messages to "solution"
-        history=_parse_messages(fields, "solution") + _parse_messages(fields, "history"),
+        # versions of 2023 moved messages from the history to the end of "solution": they are the same there
+        history=_parse_messages(fields, "solution", "history"),
         knowledge=_parse_messages(fields, "knowledge"),
         summary=_text_field(fields, "historical_summary", "this memory of MetaGPT"),
         last_talk=_text_field(fields, "last_talk", "this memory of MetaGPT"),
@@ -145,18 +145,20 @@ def _parse(blob: str | bytes) -> _MetaGPTMemory:
     )
 
 
-def _parse_messages(fields: dict[str, Any], name: str) -> list[_IdentifiedMessage]:
-    records = fields.get(name)
-    if not isinstance(records, list | None):
-        raise SerializationError(f"the field {name} of this memory of MetaGPT is not a list")
+def _parse_messages(fields: dict[str, Any], *names: str) -> list[_IdentifiedMessage]:
+    """The messages of these lists; each is identified as one of the last list."""
     occurrences: Counter[str] = Counter()
     messages = []
-    for number, record in enumerate(records or [], start=1):
-        message = read_message(record, f"message {number} in the {name} of this memory of MetaGPT")
-        content_id = fingerprint(name, message.id, message.role, message.content, message.created_at)
-        identity = fingerprint(content_id, occurrences[content_id])
-        occurrences[content_id] += 1
-        messages.append(_IdentifiedMessage(identity, message))
+    for name in names:
+        records = fields.get(name)
+        if not isinstance(records, list | None):
+            raise SerializationError(f"the field {name} of this memory of MetaGPT is not a list")
+        for number, record in enumerate(records or [], start=1):
+            message = read_message(record, f"message {number} in the {name} of this memory of MetaGPT")
+            content_id = fingerprint(names[-1], message.id, message.role, message.content, message.created_at)
+            identity = fingerprint(content_id, occurrences[content_id])
+            occurrences[content_id] += 1
+            messages.append(_IdentifiedMessage(identity, message))
     return messages
 
 
@@ -309,7 +311,14 @@ def _export(session: _Session) -> Flow[str]:
         "config": None,  # stated, because MetaGPT puts its own configuration in the place of a null only
     }
     # pydantic, on the other side, refuses lone surrogates
-    return json.dumps(to_plain(fields), ensure_ascii=False).encode(errors="replace").decode()
+    return json.dumps(_as_json(fields), ensure_ascii=False).encode(errors="replace").decode()
+
+
+def _as_json(value: Any) -> Any:
+    """Stored data as MetaGPT reads it. What JSON has no type for is as in the store; a key ``$type`` is not."""
+    if isinstance(value, dict) and all(isinstance(key, str) for key in value):
+        return {key: _as_json(item) for key, item in value.items()}
+    return [_as_json(item) for item in value] if isinstance(value, list) else to_plain(value)
 
 
 def _to_record(data: bytes, location: str) -> dict[str, Any] | None:

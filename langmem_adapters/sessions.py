@@ -17,6 +17,7 @@ from langmem_adapters.conversation.export_lines import Line, dump, is_valid_valu
 from langmem_adapters.conversation.log import CREATED, brain_namespace
 from langmem_adapters.conversation.merging import Merge
 from langmem_adapters.conversation.session import TITLE, read_title
+from langmem_adapters.conversation.tombstones import content_id
 from langmem_adapters.errors import ConfigurationError, Conflict, NotSealed, SerializationError
 from langmem_adapters.expiry import EMPTY_TTL_SECONDS, EXPIRES, ExpiringSession, Refresh, check_expiry
 from langmem_adapters.flow import Flow, arun, gather, run, step
@@ -36,7 +37,7 @@ _MAX_SUBAGENT_DEPTH = 8  # levels of subagents: each agent is called by a tool o
 
 
 class ImportResult(NamedTuple):
-    """How many messages were new, the ids of those left out because the session had deleted them, and changed ids."""
+    """How many messages were new, those left out as the session had deleted them, and changed ids: by content id."""
 
     new: int
     deleted: set[str]
@@ -44,8 +45,12 @@ class ImportResult(NamedTuple):
 
     def as_stored(self, messages: Iterable[Message]) -> list[Message]:
         """The imported messages that the session has not deleted, with the ids that it gave them."""
-        remaining = [message for message in messages if message.id not in self.deleted]
-        return [message.model_copy(update={"id": self.renamed.get(message.id, message.id)}) for message in remaining]
+        stored = []
+        for message in messages:
+            key = content_id(message)  # not its id, which several of them may have
+            if key not in self.deleted:
+                stored.append(message.model_copy(update={"id": self.renamed.get(key, message.id)}))
+        return stored
 
 
 class Sessions(Shared):

@@ -547,6 +547,25 @@ def test_a_memory_has_the_id_that_its_message_got_in_the_session(url: str, tmp_p
     assert [kept.message.content for kept in memory.all()] == ["red kite"]
 
 
+def test_each_memory_has_the_id_of_its_own_message_where_two_messages_of_a_file_have_one(
+    url: str, tmp_path: Path
+) -> None:
+    said = [{"v": 1, "id": "m1", "role": "user", "content": text} for text in ("red kite", "blue whale", "grey heron")]
+    lines = [json.dumps({"v": 1, "type": "message", "session": "talk", "message": message}) for message in said]
+    settings = Settings(url=url)
+    brain, memory = settings.brain("talk", user="ada", long_term=True), settings.long_term(user="ada")
+
+    def import_lines() -> dict[str, list[str]]:
+        file = written(tmp_path / "two-exports.jsonl", "\n".join(lines))
+        run("import", file, "--long-term", "--url", url, "--user", "ada")
+        return {each.message.text: [said.message_id for said in each.occurrences] for each in memory.all()}
+
+    assert import_lines() == {message.text: [message.id] for message in brain.messages()}
+    brain.delete([brain.messages()[1].id])
+    assert import_lines() == {message.text: [message.id] for message in brain.messages()}
+    assert [message.text for message in brain.messages()] == ["red kite", "grey heron"]
+
+
 def test_import_locomo(url: str, tmp_path: Path) -> None:
     file = tmp_path / "talks.json.gz"
     file.write_bytes(gzip.compress(json.dumps(LOCOMO).encode()))

@@ -74,6 +74,9 @@ LANGCHAIN: list[BaseMessage] = [
 ]
 
 
+DEEP = json.loads("[" * 600 + "]" * 600)
+
+
 @pytest.mark.parametrize("wrap", [lambda m: m, lambda m: {"messages": m}], ids=["list", "object"])
 @pytest.mark.parametrize("how", ["dict", "dumps", "lines"])
 def test_langchain_messages_come_back_equal(tmp_path: Path, how: str, wrap: Any) -> None:
@@ -86,6 +89,20 @@ def test_langchain_messages_come_back_equal(tmp_path: Path, how: str, wrap: Any)
     restored[0].id = None  # it got one of its place and content
     assert found[0].id
     assert restored == LANGCHAIN
+
+
+def test_what_langchain_marks_so_that_it_is_not_taken_for_its_own_comes_back_unmarked(tmp_path: Path) -> None:
+    own = {"lc": 1, "deep": [{"lc": 2}, {"__lc_escaped__": {"lc": 3}}]}
+    messages: list[BaseMessage] = [
+        HumanMessage(
+            [{"type": "text", "text": "Look.", "lc": 1}], additional_kwargs={"all": [own, {"x": own}]}, id="1"
+        ),
+        AIMessage("", tool_calls=[{"name": "load", "args": own, "id": "c", "type": "tool_call"}], id="2"),
+        ToolMessage("done", tool_call_id="c", id="3", artifact={"__lc_escaped__": 5}),
+    ]
+    file = written(tmp_path / "talk.json", text := dumps(messages))
+    assert text.count('{"__lc_escaped__": {') >= len(messages)
+    assert [to_langchain(message) for message in only(file)] == messages
 
 
 def test_a_chunk_becomes_a_whole_message(tmp_path: Path) -> None:
@@ -105,6 +122,7 @@ def test_a_chunk_becomes_a_whole_message(tmp_path: Path) -> None:
         {"lc": 1, "type": "constructor", "id": 7, "kwargs": {"content": "x"}},
         {"lc": 1, "type": "constructor", "id": ["HumanMessage"], "kwargs": {"content": {"x": 1}}},
         {"lc": 1, "type": "constructor", "id": ["HumanMessage"]},
+        {"lc": 1, "type": "constructor", "id": ["HumanMessage"], "kwargs": {"content": DEEP}},
         {"type": "remove", "data": {"id": "1"}},
         {"type": "tool", "data": {"content": "no id"}},
         {"type": "human", "data": 3},
@@ -429,6 +447,12 @@ def test_messages_of_a_collection_are_in_order_beside_those_with_times_that_are_
     rows: dict[str, Any] = {f"n{n}": metadata(item(str(n), at)) for n, at in enumerate(times)}
     messages = only(collection(tmp_path / "data", "role_zero", rows))
     assert [message.created_at for message in messages] == [None, None, None, 1.0, 2.0, 3.0]
+
+
+def test_messages_of_one_time_are_in_the_order_in_which_they_were_stored(tmp_path: Path) -> None:
+    rows: dict[str, Any] = {f"n{n}": metadata(item(str(n), 5.0)) for n in (9, 10, 1, 2)}
+    messages = only(collection(tmp_path / "data", "role_zero", rows))
+    assert [message.text for message in messages] == ["9", "10", "1", "2"]
 
 
 def test_collections_are_read_without_chromadb(tmp_path: Path) -> None:

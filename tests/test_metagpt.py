@@ -350,6 +350,17 @@ def test_a_dump_of_2023() -> None:
     ]
 
 
+def test_what_a_version_of_2023_has_dealt_with_meanwhile_is_not_taken_in_again() -> None:
+    said = [{"content": text, "tags": ["TALK"]} for text in ("Yes.", "Where is my bike?", "Yes.")]
+    store = MemoryStore()
+    for dealt_with in range(4):
+        blob = json.dumps({"solution": said[:dealt_with], "history": said[dealt_with:]})
+        brain = BrainMemory.from_metagpt(blob, store, "s")
+        assert texts(brain) == ["Yes.", "Where is my bike?", "Yes."]
+    blob = json.dumps({"solution": said, "history": [{"content": "Yes.", "tags": ["TALK"]}]})
+    assert texts(BrainMemory.from_metagpt(blob, store, "s")) == ["Yes.", "Where is my bike?", "Yes.", "Yes."]
+
+
 def test_fields_of_newer_messages() -> None:
     instruct = {"class": "Plan", "module": "metagpt.schema", "value": {"goal": "A bike."}}
     record = said("1", "Go.", "Engineer", instruct_content=instruct, created_at=1_700_000_000.5, ttl=-1, colour="red")
@@ -368,8 +379,20 @@ def test_any_text_comes_in_and_goes_out(text: str) -> None:
     assert message.text == text
     assert message.metadata["$type"] == text
     clean = text.replace("\ud800", "?")
-    assert json.loads(to_metagpt(brain))["history"][0]["content"] == clean
+    exported = json.loads(to_metagpt(brain))["history"][0]
+    assert (exported["content"], exported["metadata"]) == (clean, {"$type": clean, "n": 1})
     _TheirMemory.model_validate(json.loads(to_metagpt(brain)))
+
+
+def test_what_metagpt_reads_is_what_it_gave_however_often_it_goes_in_and_out() -> None:
+    odd: dict[str, Any] = {"$type": "bytes", "$value": "AA=="}
+    deep = json.loads("[" * 198 + "]" * 198)
+    brain = BrainMemory.from_metagpt(dump(said("1", "Go.", metadata={"a": [odd], "deep": deep})), MemoryStore(), "s")
+    brain.add_messages([Message(role="user", content="Look.", id="2", metadata={"data": b"\x00"})])
+    exported = to_metagpt(brain)
+    assert json.loads(exported)["history"][0]["metadata"] == {"a": [odd], "deep": deep}
+    again = to_metagpt(BrainMemory.from_metagpt(exported, MemoryStore(), "s"))
+    assert json.loads(again)["history"] == json.loads(exported)["history"]
 
 
 @pytest.mark.parametrize(

@@ -52,9 +52,9 @@ class Merge:
         self._archive_ids: set[str] = set()
         self._archive_mark: bytes | None = None  # the mark of the archive when its ids were read
         self.deleted: set[str] = set()
-        """The ids of the lines' messages that were left out because they had been deleted from the session."""
+        """The lines' messages, by content id, that were left out because they had been deleted from the session."""
         self.renamed: dict[str, str] = {}
-        """The ids that the session has for messages of the lines whose own ids are those of other messages."""
+        """By content id, the ids that the session has for messages of the lines whose own ids are those of others."""
 
     @property
     def line_count(self) -> int:
@@ -153,10 +153,10 @@ class Merge:
                 values = yield from step(self._store.get, self._namespace, _REMOVAL_KEYS)
             archived = yield from self._archived_ids(values)
             deleted = _deleted_here([id_ for id_, _ in entries], values, imported_marks)
-            left_out = [message.id for message, (id_, _) in zip(messages, entries, strict=True) if id_ in deleted]
+            left_out = [message for message, (id_, _) in zip(messages, entries, strict=True) if id_ in deleted]
             if left_out:
                 _log.warning("%d imported messages are left out: they were deleted from the session", len(left_out))
-            self.deleted.update(left_out)
+            self.deleted.update(content_id(Message.from_bytes(message.data)) for message in left_out)
             departed = self._departed_here(messages, values, imported_marks)
             remaining = [entry for entry, has_departed in zip(entries, departed, strict=True) if not has_departed]
             gone_ids = deleted | archived
@@ -199,7 +199,7 @@ class Merge:
         renamed_id = content_id(self._read(message.data))  # another message has, or had, the same id
         if is_same and renamed_id not in self._renamed_ids:
             return id_, message.data
-        self.renamed[message.id] = renamed_id
+        self.renamed[content_id(Message.from_bytes(message.data))] = renamed_id
         return renamed_id, dump({**json.loads(message.data), "id": renamed_id})
 
     def _archived_ids(self, values: Mapping[str, bytes]) -> Flow[set[str]]:

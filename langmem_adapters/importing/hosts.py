@@ -19,7 +19,9 @@ _TYPES_BY_CLASS = {
     "ChatMessage": "chat",
 }
 _TYPES_BY_CLASS |= {f"{name}Chunk": f"{name}Chunk" for name in _TYPES_BY_CLASS}
-_HOST_ERRORS = (ValueError, TypeError, KeyError, AttributeError, LangmemError)  # what hosts make of damaged fields
+_ESCAPED = "__lc_escaped__"  # the one key of what ``dumps`` puts around a dictionary of the user's with the key "lc"
+# what hosts make of damaged fields
+_HOST_ERRORS = (ValueError, TypeError, KeyError, AttributeError, RecursionError, LangmemError)
 
 
 def read_langchain_message(location: str, value: Any) -> Message:
@@ -33,8 +35,8 @@ def read_langchain_message(location: str, value: Any) -> Message:
         from langmem_adapters.langchain.convert import to_message  # noqa: PLC0415 - needs it too
     except ImportError as error:
         raise MissingDependency("langchain-core", "langchain") from error
-    type_name, data = _langchain_fields(value)
     try:
+        type_name, data = _langchain_fields(value)
         return to_message(messages_from_dict([{"type": type_name, "data": data}])[0])
     except _HOST_ERRORS:  # whose errors quote what was said
         raise SerializationError(f"{location} is not a message of LangChain: its fields are wrong") from None
@@ -48,7 +50,16 @@ def _langchain_fields(value: Any) -> tuple[Any, Any]:
     path = value.get("id")
     if value.get("type") != "constructor" or not isinstance(path, list) or not path:
         return None, None
-    return _TYPES_BY_CLASS.get(str(path[-1])), value.get("kwargs")
+    return _TYPES_BY_CLASS.get(str(path[-1])), _unescaped(value.get("kwargs"))
+
+
+def _unescaped(value: Any) -> Any:
+    """What was dumped, without the marks around dictionaries of the user's, in which nothing is marked again."""
+    if isinstance(value, list):
+        return [_unescaped(part) for part in value]
+    if not isinstance(value, dict):
+        return value
+    return value[_ESCAPED] if value.keys() == {_ESCAPED} else {name: _unescaped(part) for name, part in value.items()}
 
 
 def read_llamaindex_message(location: str, value: Any) -> Message:

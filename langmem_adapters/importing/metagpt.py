@@ -35,7 +35,7 @@ def read_collections(path: Path) -> list[Transcript]:
 
 def _to_transcript(name: str, entries: Iterable[ChromaEntry]) -> Transcript:
     messages = [_to_message(f"entry {entry.id!r:.60} of the collection {name!r:.60}", entry) for entry in entries]
-    messages.sort(key=lambda located: (located.value.created_at or 0.0, located.location))
+    messages.sort(key=lambda located: located.value.created_at or 0.0)  # those of one time stay in the order of storing
     return to_transcript(messages, name, lambda _, message: message)
 
 
