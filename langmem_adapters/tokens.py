@@ -146,7 +146,7 @@ def truncate_content(content: Content, max_tokens: int, counter: TokenCounter = 
     if isinstance(content, str):
         return truncate_middle(content, max_tokens, counter)
     texts = [block if isinstance(block, str) else block.get("text") for block in content]
-    sizes = {n: count_tokens(text, counter) for n, text in enumerate(texts) if isinstance(text, str)}
+    sizes = {n: _count_cached(counter, text) for n, text in enumerate(texts) if isinstance(text, str)}
     blocks: list[str | dict[Any, Any]] = []
     shares = _shares(sizes, max_tokens)
     for n, (block, text) in enumerate(zip(content, texts, strict=True)):
