@@ -69,8 +69,8 @@ def window(
     the newest messages hold no user message (a long run of tools), the latest earlier one is put in front.
 
     Unless ``k`` is 0, the latest exchange is always shown: the newest message, the call it answers with all results,
-    and the question that led to it. If these alone exceed ``max_tokens``, their texts are cut, the longest first,
-    with a warning. Calls, images, thoughts and at least one token of each text stay, even if they exceed the budget.
+    and the question that led to it. If these alone exceed ``max_tokens``, the longest texts lose their middle, with a
+    warning. Calls, images, thoughts and at least one token of each text stay, even if they exceed the budget.
     """
     newest = uncut_window(messages, k, max_tokens, counter)
     return newest if max_tokens is None else _shorten_texts(newest, max_tokens, counter)

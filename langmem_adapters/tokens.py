@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from numbers import Integral
 from typing import Any, TypeAlias
 
@@ -139,18 +139,28 @@ def truncate_middle(text: str, max_tokens: int, counter: TokenCounter = approxim
 
 
 def truncate_content(content: Content, max_tokens: int, counter: TokenCounter = approximate_tokens) -> Content:
-    """Apply :func:`truncate` to the texts of a message's content, the first ones first; other blocks stay."""
+    """Leave out the middle of the longest texts of a message's content; other blocks stay.
+
+    A question may stand behind a long text, in the same block or in the next one.
+    """
     if isinstance(content, str):
-        return truncate(content, max_tokens, counter)
+        return truncate_middle(content, max_tokens, counter)
+    texts = [block if isinstance(block, str) else block.get("text") for block in content]
+    sizes = {n: _count_cached(counter, text) for n, text in enumerate(texts) if isinstance(text, str)}
     blocks: list[str | dict[Any, Any]] = []
-    remaining = max_tokens
-    for block in content:
-        text = block if isinstance(block, str) else block.get("text")
+    shares = _shares(sizes, max_tokens)
+    for n, (block, text) in enumerate(zip(content, texts, strict=True)):
         if not isinstance(text, str):
             blocks.append(block)
-            continue
-        truncated = truncate(text, remaining, counter) if remaining > 0 else ""
-        remaining -= count_tokens(truncated, counter)
-        if truncated:
+        elif truncated := truncate_middle(text, shares[n], counter):
             blocks.append(truncated if isinstance(block, str) else {**block, "text": truncated})
     return blocks
+
+
+def _shares(sizes: Mapping[int, int], total: int) -> dict[int, int]:
+    """How much of a total each gets, so that the largest ones are made equally small."""
+    shares: dict[int, int] = {}
+    for n in sorted(sizes, key=lambda n: (sizes[n], -n)):
+        shares[n] = min(sizes[n], total // (len(sizes) - len(shares)))
+        total -= shares[n]
+    return shares

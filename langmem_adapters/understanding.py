@@ -12,6 +12,9 @@ _FIELD_PATTERN = re.compile(r'"(?:is_)?related"\s*:\s*"?(\w+)')
 _YES_WORDS, _NO_WORDS = frozenset({"true", "yes", "related"}), frozenset({"false", "no", "unrelated", "untrue"})
 _NEGATIONS = frozenset({"not", "never", "neither", "nor", "hardly", "cannot"})
 _NEGATION_DISTANCE = 3  # words
+_LABEL_PATTERN = re.compile(r"[*_#\s]*title[*_]*:[*_\s]*", re.IGNORECASE)
+_CLOSING_MARKS = {"“": "”", "„": "“”", "«": "»", "»": "«", "「": "」"} | {mark: mark for mark in "\"'*_`"}
+_REPEATED_MARKS = "*_'"  # may be part of what they surround: "**", an apostrophe
 
 
 def extract_info(text: str) -> tuple[str | None, str]:
@@ -46,3 +49,30 @@ def parse_verdict(answer: str) -> bool | None:
     if votes == {True} and any(is_negation) and words[0] not in _YES_WORDS:
         return None
     return votes.pop() if len(votes) == 1 else None
+
+
+def title_in(answer: str, max_words: int) -> str:
+    r"""The title in an answer, without what models put before and around it; at most so many words of it.
+
+    >>> title_in("Sure! Here is a title:\n\n**Title:** Ada's lost bike.", 5)
+    "Ada's lost bike"
+    """
+    lines = [line.strip() for line in answer.splitlines() if any(map(str.isalnum, line)) and "```" not in line]
+    titles = [line for line in lines if not line.rstrip("* ").endswith((":", "\uff1a"))]
+    line = next(iter(titles or lines), "")
+    line = line[label.end() :] if (label := _LABEL_PATTERN.match(line)) else line.lstrip("# ")
+    title = unquoted(line.removesuffix(".")).removesuffix(".")
+    return " ".join(title.split()[:max_words])
+
+
+def unquoted(text: str) -> str:
+    """A text without the quotation marks or the emphasis around the whole of it.
+
+    >>> unquoted('**"Where is the bike?"**'), unquoted('"Dune" or "Emma"?'), unquoted('"Dune" and "Emma"')
+    ('Where is the bike?', '"Dune" or "Emma"?', '"Dune" and "Emma"')
+    """
+    while len(text) > 1 and text[-1] in _CLOSING_MARKS.get(text[0], ""):
+        if text[0] in text[1:-1] and text[0] not in _REPEATED_MARKS:
+            break  # these surround its first words and its last ones
+        text = text[1:-1].strip()
+    return text

@@ -124,6 +124,18 @@ def test_what_is_recalled_takes_a_third_of_the_budget_and_the_window_makes_room(
     assert 1 < len(shown) < len(brain.window(max_tokens=240))
 
 
+def test_a_long_memory_does_not_keep_out_shorter_ones(any_store: Store) -> None:
+    brain = remembering(any_store, k=12)
+    assert brain.long_term is not None
+    brain.long_term.add(said("Where is the bike? " * 40, "The bike is in the shed.", "The bike has a bell."))
+    brain.add_talk("Where is the bike?")
+    recalled, _ = brain.remembering_window(max_tokens=240)
+    assert sorted(line.partition("user: ")[2] for line in recalled.text.splitlines()[1:]) == [
+        "The bike has a bell.",
+        "The bike is in the shed.",
+    ]
+
+
 @given(conversations(), st.integers(1, 8), st.none() | st.integers(1, 200))
 def test_b1_the_joined_window_is_acceptable_and_within_its_budget(
     messages: list[Message], k: int, budget: int | None

@@ -246,6 +246,16 @@ def test_a_question_and_a_result_that_are_too_long_are_cut_to_the_same_length(ca
     assert "question question" not in caplog.text
 
 
+def test_a_question_behind_what_was_pasted_is_shown() -> None:
+    pasted, question = "invoice " * 1000, "Where is my bike?"
+    in_one_block = say("user", f"{pasted}\n\n{question}")
+    in_two_blocks = Message(role="user", content=[{"type": "text", "text": pasted}, {"type": "text", "text": question}])
+    for message in (in_one_block, in_two_blocks):
+        (shown,) = window([message], 10, max_tokens=100)
+        assert shown.text.startswith("invoice")
+        assert shown.text.endswith(question)
+
+
 def test_thoughts_count_for_what_is_shown_and_no_text_is_cut_for_them(caplog: pytest.LogCaptureFixture) -> None:
     def answer(text: str, thoughts: int) -> Message:
         blocks: list[Any] = [{"type": "thinking", "thinking": "hm " * thoughts}, {"type": "text", "text": text}]
@@ -309,7 +319,8 @@ def test_b4_ten_thousand_messages_are_windowed_quickly_once_they_are_counted() -
 def test_ten_megabytes_are_cut_to_the_budget(text: str) -> None:
     (shown,) = window([say("user", text)], 10, max_tokens=1000)
     assert 900 < message_tokens(shown) <= 1000
-    assert text.startswith(shown.text)
+    beginning, end = shown.text.split("\n[…]\n")
+    assert (text.startswith(beginning), text.endswith(end)) == (True, True)
 
 
 @given(conversations())

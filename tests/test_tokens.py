@@ -182,8 +182,23 @@ def test_the_beginning_and_the_end_stay() -> None:
         (["one two three"], ["one two"]),
         (["one", {"type": "image"}, "two three"], ["one", {"type": "image"}, "two"]),
         ([{"type": "text", "text": "one two three", "x": 1}], [{"type": "text", "text": "one two", "x": 1}]),
-        (["one two three", {"type": "thinking"}, "four"], ["one two", {"type": "thinking"}]),
+        (["one two three", {"type": "thinking"}, "four"], ["one", {"type": "thinking"}, "four"]),
+        (["one", "two", "four"], ["one", "two"]),
     ],
 )
 def test_the_texts_of_blocks_are_cut_and_the_other_blocks_stay(content: Any, cut: Any) -> None:
     assert truncate_content(content, 2) == cut
+
+
+def test_a_question_behind_a_long_text_is_not_cut_off() -> None:
+    pasted, question = "invoice " * 1000, "Where is my bike?"
+    kept = truncate_content(f"{pasted}\n\n{question}", 60)
+    assert isinstance(kept, str)
+    assert kept.startswith("invoice")
+    assert kept.endswith(question)
+    blocks = truncate_content([{"type": "text", "text": pasted}, question], 60)
+    assert isinstance(blocks, list)
+    long, short = blocks
+    assert isinstance(long, dict)
+    assert 40 < approximate_tokens(long["text"]) <= 60 - approximate_tokens(question)
+    assert short == question

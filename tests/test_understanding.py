@@ -165,6 +165,21 @@ def test_b5_a_sentence_is_rewritten_with_its_context() -> None:
     assert QUESTION in model.asked[0][1]
 
 
+@pytest.mark.parametrize(
+    ("sentence", "answer", "rewritten"),
+    [
+        ("Where is it?", '"Where is the bike?"', "Where is the bike?"),
+        ("Où est-il ?", "«Où est le vélo ?»", "Où est le vélo ?"),
+        ('"Where is it?"', '"Where is the bike?"', '"Where is the bike?"'),
+        ("Is it older?", '"Dune" is older than "Emma"', '"Dune" is older than "Emma"'),
+    ],
+)
+def test_b5_a_rewritten_sentence_has_no_quotation_marks_of_the_model(
+    sentence: str, answer: str, rewritten: str
+) -> None:
+    assert memory(lambda _: answer).rewrite(sentence, "A bike.") == rewritten
+
+
 @pytest.mark.parametrize("answer", ["", "I'm sorry, I can't help with that.", "Error: rate limit"])
 def test_b5_a_sentence_stays_where_the_model_gives_none(answer: str, caplog: pytest.LogCaptureFixture) -> None:
     brain = memory(lambda _: answer)
@@ -265,6 +280,14 @@ def test_b5_refine_summarises_a_long_history_first() -> None:
         ("# First steps in C#", "First steps in C#"),
         ("one two three four five six seven", "one two three four five"),
         ("***", ""),
+        ("...", ""),
+        ("Sure! Here's a title:\n\n**Ada's lost bike**", "Ada's lost bike"),
+        ("Title: Ada's lost bike", "Ada's lost bike"),
+        ("**Title:** The lost bike", "The lost bike"),
+        ("```\nAda's lost bike\n```", "Ada's lost bike"),
+        ("'Ada's lost bike'", "Ada's lost bike"),
+        ('"Dune" review', '"Dune" review'),
+        ("Title:", ""),
         ("I'm sorry, I can't do that.", ""),
     ],
 )

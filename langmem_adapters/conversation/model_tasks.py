@@ -21,7 +21,7 @@ from langmem_adapters.keys import Namespace
 from langmem_adapters.prompts import Prompts
 from langmem_adapters.text import as_text, window
 from langmem_adapters.tokens import TokenCounter
-from langmem_adapters.understanding import parse_verdict
+from langmem_adapters.understanding import parse_verdict, title_in, unquoted
 from langmem_adapters.validation import check_count, check_sync_function, check_text
 
 _ASYNC_MODEL_ERROR = (
@@ -165,8 +165,7 @@ class ModelTasks:
         failure_note = "a session stays without a title"
         instruction = self._prompts.title.replace("{max_words}", str(max_words))
         answer = yield from _ask(completer, instruction, context, failure_note, original="")
-        line = answer.partition("\n")[0].lstrip("# ").removesuffix(".").strip("\"'*«»“”„ ").removesuffix(".")
-        title = " ".join(line.split()[:max_words])
+        title = title_in(answer, max_words)
         if not title:
             return ""
         return (yield from self._conversation.set_generated_title(title, latest))
@@ -194,6 +193,8 @@ class ModelTasks:
         failure_note = "a sentence was not rewritten"
         prompt = f"Context:\n{context}\n\nSentence:\n{sentence}"
         rewritten = yield from _ask(completer, self._prompts.rewrite, prompt, failure_note, original=sentence)
+        if unquoted(sentence) == sentence:
+            rewritten = unquoted(rewritten)
         return rewritten or sentence
 
     def refine(self, last_talk: str, model: Any) -> Flow[str]:

@@ -124,15 +124,22 @@ def recalled_message(
     matches: Sequence[Recalled], heading: str, budget: int | None, counter: TokenCounter
 ) -> Message | None:
     """Memories as one message, in the order in which they were said; if too long, the best that fit the budget."""
-    best = list(matches)
-    while best:
-        in_order = sorted(best, key=_last_said_at)
-        lines = [memory_line(match.memory, day_of(_last_said_at(match) or None)) for match in in_order]
-        message = Message(role="system", content="\n".join([heading, *lines]), metadata={RECALLED: True})
-        if budget is None or message_tokens(message, counter) <= budget:
-            return message
-        best.pop()
-    return None
+    if budget is None:
+        return _as_message(matches, heading) if matches else None
+    fitting: list[Recalled] = []
+    message = None
+    for match in matches:
+        extended = _as_message([*fitting, match], heading)
+        if message_tokens(extended, counter) <= budget:  # a long memory does not keep out shorter ones
+            fitting.append(match)
+            message = extended
+    return message
+
+
+def _as_message(matches: Sequence[Recalled], heading: str) -> Message:
+    in_order = sorted(matches, key=_last_said_at)
+    lines = [memory_line(match.memory, day_of(_last_said_at(match) or None)) for match in in_order]
+    return Message(role="system", content="\n".join([heading, *lines]), metadata={RECALLED: True})
 
 
 def _last_said_at(recalled: Recalled) -> float:

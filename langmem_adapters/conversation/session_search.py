@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 from langmem_adapters.brain import BrainMemory
@@ -37,14 +36,12 @@ class SessionSearch(Shared):
     An index in memory suffices, since a session is bounded.
     """
 
-    def __init__(
-        self, brain: BrainMemory, index: Index, *, new_id: Callable[[], str] = lambda: uuid.uuid4().hex
-    ) -> None:
+    def __init__(self, brain: BrainMemory, index: Index) -> None:
         check_index("index", index)
         self.brain = brain
         self.index = index
         self._namespace = brain_namespace(brain.scope)
-        self._new_id = new_id
+        self._new_id = brain._flows.new_id  # noqa: SLF001 - the ids of the same session
         self._indexed_values: dict[str, bytes] = {}
         self._read_numbers = itertools.count()
         self._latest_read = -1
