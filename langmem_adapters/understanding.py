@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["extract_info", "parse_verdict"]
+__all__ = ["extract_info", "parse_verdict", "title_in", "unquoted"]
 
 _TAG_PATTERN = re.compile(r"\s*\[([A-Z]+)\]:\s*(.+)", re.DOTALL)
 _WORD_PATTERN = re.compile(r"[\w']+")
@@ -14,7 +14,8 @@ _NEGATIONS = frozenset({"not", "never", "neither", "nor", "hardly", "cannot"})
 _NEGATION_DISTANCE = 3  # words
 _LABEL_PATTERN = re.compile(r"[*_#\s]*title[*_]*:[*_\s]*", re.IGNORECASE)
 _CLOSING_MARKS = {"“": "”", "„": "“”", "«": "»", "»": "«", "「": "」"} | {mark: mark for mark in "\"'*_`"}
-_REPEATED_MARKS = "*_'"  # may be part of what they surround: "**", an apostrophe
+_REPEATED_MARKS = "*_`"  # "**" surrounds as one mark
+_OPENING_APOSTROPHE = re.compile(r"(?<!\w)'(?=\w)")  # any other may be within a word, or end one
 
 
 def extract_info(text: str) -> tuple[str | None, str]:
@@ -68,11 +69,15 @@ def title_in(answer: str, max_words: int) -> str:
 def unquoted(text: str) -> str:
     """A text without the quotation marks or the emphasis around the whole of it.
 
-    >>> unquoted('**"Where is the bike?"**'), unquoted('"Dune" or "Emma"?'), unquoted('"Dune" and "Emma"')
-    ('Where is the bike?', '"Dune" or "Emma"?', '"Dune" and "Emma"')
+    >>> unquoted('**"Where is the bike?"**'), unquoted("'Ada's bike'")
+    ('Where is the bike?', "Ada's bike")
+    >>> unquoted('"Dune" or "Emma"'), unquoted("'Dune' or 'Emma'"), unquoted("*Dune* or *Emma*")
+    ('"Dune" or "Emma"', "'Dune' or 'Emma'", '*Dune* or *Emma*')
     """
     while len(text) > 1 and text[-1] in _CLOSING_MARKS.get(text[0], ""):
-        if text[0] in text[1:-1] and text[0] not in _REPEATED_MARKS:
+        mark, inner = text[0], text[1:-1]
+        inner = inner.strip(mark) if mark in _REPEATED_MARKS else inner
+        if _OPENING_APOSTROPHE.search(inner) if mark == "'" else mark in inner:
             break  # these surround its first words and its last ones
-        text = text[1:-1].strip()
+        text = inner.strip()
     return text

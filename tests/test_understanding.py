@@ -171,7 +171,10 @@ def test_b5_a_sentence_is_rewritten_with_its_context() -> None:
         ("Where is it?", '"Where is the bike?"', "Where is the bike?"),
         ("Où est-il ?", "«Où est le vélo ?»", "Où est le vélo ?"),
         ('"Where is it?"', '"Where is the bike?"', '"Where is the bike?"'),
+        ("Where is it?", "'Where is Ada's bike?'", "Where is Ada's bike?"),
         ("Is it older?", '"Dune" is older than "Emma"', '"Dune" is older than "Emma"'),
+        ("Which is older?", "'Dune' or 'Emma'", "'Dune' or 'Emma'"),
+        ("Which is older?", "*Dune* or *Emma*", "*Dune* or *Emma*"),
     ],
 )
 def test_b5_a_rewritten_sentence_has_no_quotation_marks_of_the_model(
