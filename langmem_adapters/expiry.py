@@ -91,8 +91,9 @@ class ExpiringSession:
         deadline = _parse_deadline(stored)
         if self._refresh != "never" or deadline == self._deadline:
             return remaining
-        stored_remaining = self._seconds_until(deadline)
-        if stored_remaining is None:
+        # By a clock that is behind, it may lie more than the ttl ahead.
+        stored_remaining = 0.0 if deadline is None else min(deadline - self._clock(), ttl)
+        if stored_remaining <= 0:
             return remaining
         # Another object has restarted the session, and the deadline known here would end it too soon.
         self._deadline = deadline

@@ -425,8 +425,47 @@ def test_a_write_to_a_file_that_is_removed_meanwhile_is_not_acknowledged(on_disk
 
 @needs_unix
 def test_neither_is_one_whose_log_is_removed_meanwhile(on_disk: Database, tmp_path: Path) -> None:
-    with pytest.raises(StoreUnavailable, match="or its -wal was removed or replaced in the middle of a write"):
+    with pytest.raises(StoreUnavailable, match="or its -wal or -shm was removed or replaced in the middle of a write"):
         write_and_remove(on_disk, tmp_path, "-wal", "-shm")
+
+
+@needs_unix
+def test_nor_one_whose_locks_are_removed_meanwhile(on_disk: Database, tmp_path: Path) -> None:
+    with pytest.raises(StoreUnavailable, match="-shm was removed or replaced in the middle of a write"):
+        write_and_remove(on_disk, tmp_path, "-shm")
+    mend(on_disk)
+    assert "old" in rows(on_disk)
+
+
+@needs_unix
+def test_two_processes_whose_locks_were_removed_between_them_do_not_write_over_each_other(
+    on_disk: Database, tmp_path: Path
+) -> None:
+    write = """if True:
+        import sqlite3, sys
+        theirs = sqlite3.connect(sys.argv[1], isolation_level=None)
+        for text in sys.stdin:
+            theirs.execute("INSERT INTO t VALUES (?)", (text.strip(),))
+            print(flush=True)
+    """
+    remove(tmp_path / "t.db", "-shm")
+    command = [sys.executable, "-c", write, str(tmp_path / "t.db")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1) as other:
+        assert other.stdin is not None
+        assert other.stdout is not None
+        for n in range(3):
+            other.stdin.write(f"theirs {n}\n")
+            other.stdout.readline()
+            add(on_disk, f"ours {n}")
+        other.stdin.close()
+    assert (
+        rows(on_disk)
+        == as_others_see_it(tmp_path / "t.db")
+        == [
+            "old",
+            *(f"{whose} {n}" for whose in ("ours", "theirs") for n in range(3)),
+        ]
+    )
 
 
 def another_process_has_it(path: Path) -> list[str]:
@@ -448,7 +487,7 @@ def test_what_is_written_is_there_though_another_took_itself_for_the_last_one(
         assert another_process_has_it(path) == ["old"]
         assert Path(f"{path}-wal").exists() == _NOTICES_LOST_LOCKS
         for _ in range(0 if _NOTICES_LOST_LOCKS else 2):
-            with pytest.raises(StoreUnavailable, match=r"the -wal of .*t\.db was removed while it was open"):
+            with pytest.raises(StoreUnavailable, match=r"the -wal or -shm of .*t\.db was removed while it was open"):
                 add(on_disk, "refused")
             mend(on_disk)
     add(index, "new")

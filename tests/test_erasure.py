@@ -6,10 +6,12 @@ import asyncio
 import errno
 import itertools
 import logging
+import os
 import shutil
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import uuid
@@ -523,6 +525,29 @@ def test_other_places_go_on_after_one_has_failed(at: Backend) -> None:
     assert not any(adas(name) for name in at.store.namespaces())
     assert delete_user(at.store, at.indexes, user=ADA)["indexed"] > 0
     assert MARK.encode() not in at.bytes()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has other rights")
+def test_a_folder_that_may_not_be_entered_is_reported_and_the_same_call_goes_on() -> None:
+    me = os.geteuid()
+    with tempfile.TemporaryDirectory(dir=None if me else "/tmp") as folder:
+        store, index = MemoryStore(), LexicalIndex(Path(folder, "index.db"))
+        memory = LongTermMemory(store, index, user=ADA)
+        memory.add([Message(role="user", content=MARK)])
+        memory.flush()
+        Path(folder).chmod(0)
+        os.seteuid(me or 65_534)  # the system's own user may enter
+        try:
+            with pytest.raises(SearchError, match=r"longterm.* failed .*index\.db is not a file that can be opened"):
+                delete_user(store, [index], user=ADA)
+            with pytest.raises(StoreError, match="not a file that can be opened"):
+                Settings(url=f"sqlite:///{folder}/index.db").delete_user(ADA)
+        finally:
+            os.seteuid(me)
+            Path(folder).chmod(0o700)
+        delete_user(store, [index], user=ADA)
+        assert not list(store.namespaces())
+        assert MARK.encode() not in Path(folder, "index.db").read_bytes()
 
 
 @pytest.mark.parametrize("damaged", ["the beginning", "the rest"])

@@ -371,6 +371,23 @@ def test_never_a_session_that_another_has_begun_anew_keeps_its_time_whatever_is_
     assert kept.deadlines() == {OWN: kept.clock() + TTL}
 
 
+def test_never_a_machine_whose_clock_is_behind_does_not_end_what_another_has_begun_anew(kept: Kept) -> None:
+    behind = brain_of(kept.store, "never", lambda: kept.clock() - 300)
+    other = brain_of(kept.store, "never", kept.clock)
+    behind.add_talk("a")
+    kept.clock.advance(600)
+    other.clear()
+    other.add_talk("b")
+    behind.add_talk("c")
+    kept.clock.advance(TTL - 300)
+    assert [message.text for message in other.messages()] == ["b", "c"]
+    for _ in range(3):  # and yet it ends, however often both write
+        behind.add_talk("d")
+        other.add_talk("e")
+    kept.clock.advance(TTL)
+    assert other.messages() == []
+
+
 def test_never_the_deadline_is_read_once() -> None:
     class Watched(MemoryStore):
         calls = 0

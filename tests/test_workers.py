@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 
 from langmem_adapters.concurrency import background, workers
+from langmem_adapters.errors import StoreUnavailable
 from langmem_adapters.flow import Answer, Flow, Step, arun, blocking, gather, run, step
 from tests.test_flow import _double, _sum, _triple, who
 from tests.waiting import auntil
@@ -347,7 +348,7 @@ def thread_limit(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 async def test_where_no_thread_can_be_started_the_caller_is_told(thread_limit: list[int]) -> None:
     for _ in range(3):
-        with pytest.raises(RuntimeError, match="new thread"):
+        with pytest.raises(StoreUnavailable, match=r"no thread can be started \(can't start new thread\): raise"):
             await arun(_sum())
     thread_limit[0] = 100
     assert await arun(_sum()) == 6

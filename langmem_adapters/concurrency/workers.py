@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from langmem_adapters.concurrency.background import DaemonThreads
 from langmem_adapters.concurrency.forks import call_in_child
-from langmem_adapters.errors import ConfigurationError
+from langmem_adapters.errors import ConfigurationError, StoreUnavailable
 
 T = TypeVar("T")
 
@@ -303,7 +303,7 @@ class _WorkerPool:
 
 
 def start(flow: Flow[Any], answer: Answer, context: contextvars.Context) -> Job:
-    """Continue a flow on a worker, with the answer to its last question."""
+    """Continue a flow on a worker, with the answer to its last question. Raises StoreUnavailable if there is none."""
     try:
         loop = asyncio.get_running_loop()
     except RuntimeError:
@@ -312,7 +312,10 @@ def start(flow: Flow[Any], answer: Answer, context: contextvars.Context) -> Job:
     if completions is None or completions.loop is not loop:
         completions = _thread_state.completions = _Completions(loop)
     job = Job(flow, answer, context, completions, _depth_of_worker.get(threading.get_ident(), -1) + 1)
-    _pool(job.depth).submit(job)
+    try:
+        _pool(job.depth).submit(job)
+    except RuntimeError as error:
+        raise StoreUnavailable(f"no thread can be started ({error}): raise the limit (ulimit -u, or pids)") from error
     return job
 
 

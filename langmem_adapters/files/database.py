@@ -175,7 +175,7 @@ class Database:
         self._give_back(connection)
         if not is_durable:
             problem = "was removed or replaced in the middle of a write, which is lost"
-            raise StoreUnavailable(f"{self.path} or its -wal {problem}")
+            raise StoreUnavailable(f"{self.path} or its -wal or -shm {problem}")
 
     def _undo(self, connection: Connection, error: BaseException) -> None:
         """Roll back; if the error is SQLite's, raise it in plain words."""

@@ -1,8 +1,9 @@
 """Where an SQLite file is, and whether a connection still belongs to the file at that place.
 
 Whoever has a removed or replaced file open keeps the old file, and would write into it for nobody. The same goes for
-its -wal. SQLite itself removes that from under a process which has read or copied the file by other means: closing it
-drops the process's locks, so the next other process to close the file believes it is the last one.
+its -wal, and for its -shm, without which two processes know nothing of each other and write over each other's changes.
+SQLite itself removes the -wal from under a process which has read or copied the file by other means: closing it drops
+the process's locks, so the next other process to close the file believes it is the last one.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ class Connection(sqlite3.Connection):
 
     file: _Identity = None
     wal: _Identity = None
+    shm: _Identity = None
     wal_path: str = ""
+    shm_path: str = ""
     is_open: bool = True
     closed_by: int = 0  # the process that has begun to close it
 
@@ -147,8 +150,8 @@ class FileLocation:
             close_idle()
             if self._wal_was_removed():
                 raise StoreUnavailable(
-                    f"the -wal of {self.path} was removed while it was open, and others of this process still use it:"
-                    " try again when they are done, or end the process"
+                    f"the -wal or -shm of {self.path} was removed while it was open, and others of this process still"
+                    " use it: try again when they are done, or end the process"
                 )
         if self._old_wal is not None and _identity(self.path) and _identity(f"{self.file}-wal") == self._old_wal:
             raise StoreUnavailable(
@@ -158,29 +161,34 @@ class FileLocation:
         self._old_wal = None
 
     def note_wal(self, connection: Connection) -> None:
-        """Remember the identity of the -wal, once the file was read."""
-        connection.wal_path = f"{self.file}-wal"  # resolving a link takes longer than the rest of is_current
-        connection.wal = _identity(connection.wal_path)
+        """Remember the identities of the -wal and the -shm, once the file was read."""
+        file = self.file  # resolving a link takes longer than the rest of is_current
+        connection.wal_path, connection.shm_path = f"{file}-wal", f"{file}-shm"
+        connection.wal, connection.shm = _identity(connection.wal_path), _identity(connection.shm_path)
         self._latest_connection = weakref.ref(connection)
 
     def is_current(self, connection: Connection) -> bool:
-        """Whether a connection belongs to the file at this place, and to the -wal beside it."""
+        """Whether a connection belongs to the file at this place, and to the -wal and the -shm beside it."""
         if self.in_memory:
             return True
         if connection.file is None or connection.file != _identity(self.path):
             self._old_wal, self.is_damaged = connection.wal, False
             return False
-        return connection.wal is None or connection.wal == _identity(connection.wal_path)
+        if connection.wal is not None and connection.wal != _identity(connection.wal_path):
+            return False
+        return connection.shm is None or connection.shm == _identity(connection.shm_path)
 
     def _wal_was_removed(self) -> bool:
-        """Whether this process has the file open with another -wal: a new connection would share its locks."""
+        """Whether this process has the file open with another -wal or -shm: a new connection would share its locks."""
         if self.in_memory:
             return False
         while True:
             with _listing_lock.held():  # before the identities: a new connection may have a new -wal
                 connections = [each for each in _open_connections if each.wal is not None]
-            file, wal = _identity(self.path), _identity(f"{self.file}-wal")
-            stale = [each for each in connections if each.is_open and each.file == file and each.wal != wal]
+            file, *logs = map(_identity, (self.path, f"{self.file}-wal", f"{self.file}-shm"))
+            stale = [
+                each for each in connections if each.is_open and each.file == file and [each.wal, each.shm] != logs
+            ]
             closing_pids = {each.closed_by for each in stale}
             if 0 in closing_pids:  # it is not being closed
                 return True

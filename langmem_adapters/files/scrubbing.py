@@ -22,7 +22,7 @@ from langmem_adapters.concurrency.locks import lock_of
 from langmem_adapters.errors import StoreError, StoreUnavailable
 from langmem_adapters.files.database import Database
 from langmem_adapters.files.locations import FileLocation, vacuum_file
-from langmem_adapters.files.sqlite_errors import SQLITE_ERRORS, is_damage
+from langmem_adapters.files.sqlite_errors import SQLITE_ERRORS, is_damage, is_missing
 from langmem_adapters.keys import Namespace, decode_namespace, encode_namespace
 
 _MAX_DEPTH = 4  # from a vector index to its vectors to their database, and one to spare
@@ -51,7 +51,7 @@ class Files(NamedTuple):
 
 
 def files_of(*backends: object) -> Files:
-    """The files behind stores and indexes, as far as they exist."""
+    """The files behind stores and indexes, as far as they exist, or may exist in a folder that may not be entered."""
     databases, folders = set[Path](), set[Path]()
     for backend in backends:
         for part in _library_objects(backend, _MAX_DEPTH):
@@ -61,8 +61,8 @@ def files_of(*backends: object) -> Files:
             elif isinstance(folder, str) and folder:
                 folders.add(Path(folder))
     return Files(
-        frozenset(path for path in databases if path.is_file()),
-        frozenset(path for path in folders if (path / _CHROMA_FILE).is_file()),
+        frozenset(path for path in databases if not is_missing(str(path))),
+        frozenset(path for path in folders if not is_missing(str(path / _CHROMA_FILE))),
     )
 
 
