@@ -1119,6 +1119,7 @@ def test_no_guard_refuses_another_wording(one: str, other: str) -> None:
         ("Write a joke of no more than ten words", "Write a joke of at most 10 words"),
         ("Pick a name with not fewer than 3 letters", "Pick a name with at least 3 letters"),
         ("Call me two hours from now", "Call me in two hours"),
+        ("Call me in an hour from now", "Call me in an hour"),
         ("thx! how do I mute a chat", "how do I mute a chat"),
         ("Rephrase this: sales fell", "Paraphrase this: sales fell"),
         ("um, so how long do goats live?", "how long do goats live?"),

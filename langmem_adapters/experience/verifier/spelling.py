@@ -61,7 +61,7 @@ REPLACEMENTS: tuple[tuple[str, str | Callable[[re.Match[str]], str], str], ...] 
     (r"\bin a single (?=(?:line|page|paragraph|sentence|step|word)\b)", "in one ", "single"),
     (rf"\bnot? more than (?=\d|(?:{_ONES}|{_TEENS}|{_TENS})\b)", "at most ", "more"),
     (rf"\bnot? (?:less|fewer) than (?=\d|(?:{_ONES}|{_TEENS}|{_TENS})\b)", "at least ", "less fewer"),
-    (r"\b((?:\d+|an?|one|two|three) (?:second|minute|hour|day|week|month|year)s?) from now\b", r"in \1", "now"),
+    (r"\b(?:in )?((?:\d+|an?|one|two|three) (?:second|minute|hour|day|week|month|year)s?) from now\b", r"in \1", "now"),
     (r"\bw/o\b", "without", "o"),
     (r"\be-mail", "email", "e"),
     (r"\b(has|have|had) yet to\b", r"\1 not", "yet"),
