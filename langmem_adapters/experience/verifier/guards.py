@@ -247,20 +247,23 @@ def _informative_words(reading: Reading, unmatched: Iterable[Word]) -> set[str]:
 
 
 def _is_distinguishing(reading: Reading, word: Word) -> bool:
-    """Whether an optional word singles something out: "other people", "the mean salary", "world cup", "used cars"."""
+    """Whether an optional word singles something out: "other people", "the mean salary", "world cup", "used cars".
+
+    Likewise where it is another action: "and help me".
+    """
     if word.text == "mean":
         return reading.words[word.place - 1] in ARTICLES
     if word.text in _MODIFIERS:
         return not STOP_WORDS.issuperset(reading.words[word.place + 1 : word.place + 2])
-    return word.text in _DISTINGUISHING_WORDS
+    return word.text in _DISTINGUISHING_WORDS or "and" in reading.words[word.place - 1 : word.place]
 
 
 def wording(left: Reading, right: Reading, _: Alignment) -> str:
     """A text to be translated, corrected or spelt must be the same to the letter: "my dog" is not "my dogs"."""
     (left_words, left_given), (right_words, right_given) = left.wording, right.wording
-    if left_given and right_given and left_given != right_given:
+    if left_given and right_given:
         reason = refusal("wording", {*left_given} - {*right_given}, {*right_given} - {*left_given})
-        return reason or "wording differs: its order"
+        return reason or ("" if left_given == right_given else "wording differs: its order")
     left_only, right_only = left_words - right_words, right_words - left_words
     return refusal("wording", left_only, right_only) if left_only and right_only else ""
 

@@ -30,7 +30,7 @@ _REQUESTING_VERBS = _WRITING_VERBS | word_set(
 )
 _MAX_ACRONYM_CHARS = 3  # so short a name is often in lower case
 _MAX_OPENING_WORDS = 4
-_OMITTABLE_PREPOSITIONS = word_set("as at by for from in of on to with")
+_OMITTABLE_PREPOSITIONS = word_set("as at by for from in of on than to with")
 _DETERMINERS = ARTICLES | word_set("her his my our that their these this those your")
 _ENDS_OF_OBJECTS = STOP_WORDS - _DETERMINERS - I_WORDS
 _POSSESSIVES = word_set("her his my our their your")
@@ -130,15 +130,20 @@ def _number_matters(left: Reading, one: Word, right: Reading, other: Word) -> bo
 
 
 def prepositions(left: Reading, right: Reading, _: Alignment) -> str:
-    """With all else the same, neither may have an additional preposition: to paint on a fence, to paint a fence."""
+    """With all else the same, neither may have an additional preposition: to paint on a fence, to paint a fence.
+
+    Nor an additional "than": cheaper on Mondays, cheaper than on Mondays.
+    """
     texts = ([word for word in reading.words if word not in _DETERMINERS] for reading in (left, right))
     shorter, longer = sorted(texts, key=len)
     if len(longer) != len(shorter) + 1:
         return ""
     position = next((n for n, word in enumerate(shorter) if word != longer[n]), len(shorter))
-    neighbours = {*longer[max(0, position - 1) : position], *longer[position + 1 : position + 2]}
     if longer[position] not in _OMITTABLE_PREPOSITIONS or longer[position + 1 :] != shorter[position:]:
         return ""
+    if longer[position] == "than":
+        return refusal("prepositions", ["than"], ())
+    neighbours = {*longer[max(0, position - 1) : position], *longer[position + 1 : position + 2]}
     if len(neighbours) <= 1 or not (STOP_WORDS - _BE_FORMS).isdisjoint(neighbours):
         return ""
     matters = all(word.isalpha() and word not in _OFTEN_WITHOUT_PREPOSITION for word in neighbours - _BE_FORMS)

@@ -10,6 +10,7 @@ from operator import ne
 
 from langmem_adapters.experience.verifier.alignment import (
     Alignment,
+    common_start,
     edit_distance,
     has_context,
     is_short,
@@ -31,6 +32,8 @@ from langmem_adapters.language.lists import group_names, word_set
 _MAX_MEDIUM_TEXT_WORDS = 60
 _MAX_REPLACED_WORDS = 2
 _MAX_EDITED_SHARE = 0.4  # of the words beside the same data
+_MIN_COMMON_START = 4  # words before a phrase that is replaced
+_MAX_PHRASE_WORDS = 6
 _MIN_NEAR_EDITS = 3  # of words, by which texts of several sentences may differ and still be near
 _MAX_DIFFERING_SHARE = 0.15  # of the words of a text; if more differ, it is reworded
 _HOW_TO_MODALS = frozenset(("can", "could", "should", "will", "would"))
@@ -142,9 +145,26 @@ def _are_all_replaced(left: Reading, right: Reading, left_only: Sequence[Word], 
 
 
 def _differ_in_one_place(left: Reading, right: Reading, left_only: Sequence[Word], right_only: Sequence[Word]) -> bool:
-    """Whether all that differ are content words that stand together in each text: "a bar chart", "a table"."""
+    """Whether all that differ stands together in each text: "a bar chart", "a table".
+
+    These are content words, or, after a beginning in common, phrases: "takes ownership of it", "borrows it".
+    """
     left_stems = surrounding_stems(left, left_only)
-    return left_stems.count("") == 1 and left_stems == surrounding_stems(right, right_only)
+    if left_stems.count("") == 1 and left_stems == surrounding_stems(right, right_only):
+        return True
+    if not is_short(left, right) and min(left.sentences, right.sentences) == 1:
+        return False
+    start = common_start(left.stems, right.stems)
+    end = common_start(left.stems[start:][::-1], right.stems[start:][::-1])
+    return start >= _MIN_COMMON_START and all(
+        _are_replaced(unmatched, range(start, min(len(reading.stems) - end, start + _MAX_PHRASE_WORDS)))
+        for reading, unmatched in ((left, left_only), (right, right_only))
+    )
+
+
+def _are_replaced(unmatched: Sequence[Word], places: range) -> bool:
+    """Whether all unmatched words are at these places, and one of them says much."""
+    return all(word.place in places for word in unmatched) and not all(is_optional(word.text) for word in unmatched)
 
 
 def surrounding_stems(reading: Reading, unmatched: Iterable[Word]) -> list[str]:

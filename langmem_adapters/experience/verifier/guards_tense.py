@@ -7,14 +7,10 @@ from itertools import chain
 
 from langmem_adapters.experience.verifier.alignment import Alignment, refusal, unmatched_words
 from langmem_adapters.experience.verifier.reading import Reading
-from langmem_adapters.experience.verifier.words import BE_FORMS, FINITE_VERBS, MODALS, is_past
+from langmem_adapters.experience.verifier.words import ASK_PATTERN, BE_FORMS, FINITE_VERBS, MODALS, is_past
 from langmem_adapters.language.lists import group_names
 
-_ASK_VERBS = """(?:(?:ask|check|confirm|detect|discover|doubt|find|guess|learn|recall|remember|say|see|show|tell|test|
-    understand|wonder)(?:s|ed|ing)?|know(?:s|ing)?|knew|(?:decid|determin|inquir|prov)(?:e|es|ed|ing)|
-    (?:clarif|identif|verif)(?:y|ies|ied|ying)|found|idea|said|saw|sure|told|understood|unsure|
-    her|him|me|out|them|us)"""  # whether
-_CONDITION = re.compile(rf"(^|\b(?!{''.join(_ASK_VERBS.split())}\b)\w+\W+)if\b[^,.;:?!]*")
+_CONDITION = re.compile(rf"(^|\b(?!{ASK_PATTERN}\b)\w+\W+)if\b[^,.;:?!]*")
 _CLAUSE_END = re.compile(r"[.?!,;:]+(?=\s)")
 _HAVE_FORMS = frozenset(("has", "have", "had"))
 _PRESENT_AND_PAST = ("has", "have"), ("had",)

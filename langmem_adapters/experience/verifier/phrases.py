@@ -14,6 +14,7 @@ _LOCATION_PREPOSITIONS = frozenset(("in", "on"))
 _COMPOUND_PREPOSITIONS = _LOCATION_PREPOSITIONS | {"for", "of"}
 _PARTITIVES = word_set("bit bunch couple group kind lot number pair part piece slice sort state type")
 _BEFORE_COMPOUNDS = STOP_WORDS | word_set("average best first last maximum minimum next top")
+_RANKS = word_set("best first last most second top")
 _NOT_SEARCHED = STOP_WORDS - _COMPOUND_PREPOSITIONS - CONJUNCTIONS
 _QUESTION_OPENING = re.compile(r"(?:(?:(?:what|which|who) is|give me) (?:(?:the|some) )|what is (?:an? )?)")
 _MAX_PART_WORDS = 4  # of each part of a compound
@@ -45,13 +46,21 @@ def _possible_compounds(words: Sequence[str], position: int) -> Iterator[list[st
     is_partitive = preposition == "of" and len(noun_phrase) == 1 and noun_phrase[0] in _PARTITIVES
     if is_partitive or not 0 < len(noun_phrase) <= _MAX_PART_WORDS:
         return
-    while after < len(words) and words[after] in ARTICLES and preposition not in _LOCATION_PREPOSITIONS:
+    ranked = start
+    while ranked and (words[ranked - 1] in _RANKS or is_superlative(words[ranked - 1])):
+        ranked -= 1
+    is_ranked = ranked < start
+    while after < len(words) and words[after] in ARTICLES and (is_ranked or preposition not in _LOCATION_PREPOSITIONS):
         after += 1
+    has_article = preposition in _LOCATION_PREPOSITIONS and after > position + 1
     for end in range(after + 1, min(after + _MAX_PART_WORDS, len(words)) + 1):
         last = words[end - 1]
         if last in STOP_WORDS or last.isdigit() or (preposition == "in" and last in UNITS):
             return  # a price in dollars is no dollar price
-        yield [*words[:start], *words[after:end], *noun_phrase, *words[end:]]
+        if not has_article:
+            yield [*words[:start], *words[after:end], *noun_phrase, *words[end:]]
+        if is_ranked:
+            yield [*words[:ranked], *words[after:end], *words[ranked:position], *words[end:]]
 
 
 def is_superlative(word: str) -> bool:

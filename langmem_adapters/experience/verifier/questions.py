@@ -35,7 +35,8 @@ OPENING_PATTERN = (
     r"(?:good (?:morning|afternoon|evening)\b(?! to)[\s,.!:-]*)?"
     r"(?:(?:please|pls|plz|kindly|so|ok|okay|well|basically|seriously|omg|ugh|hello|hi|hey|excuse me|sorry)"
     r"(?: there)?[,.!:-]+\s+|"
-    r"请问,?\s*|(?:quick|short|just a(?: quick)?) question[,.!:-]+\s+|just wondering,?\s+)*"
+    r"请问,?\s*|(?:quick|short|just a(?: quick)?) question[,.!:-]+\s+|just wondering,?\s+|"
+    r"(?:(?:um+|uh+|erm|hmm+|ok|okay|so(?: like)?|well|hey|oh)[\s,.!-]+)+(?=how |wh(?!ether)))*"
     r"(?:(?:(?:please|pls|plz|kindly|so|ok|okay|well|hello|hi|hey|excuse me|sorry)\b[\s,.!:-]*)*"
     r"(?:(?:(?:can|could|will|would) (?:you|anyone|someone) (?:please |kindly |just )?)?"
     r"(?:tell|explain|show)(?: to)?(?: me| us)?|"
@@ -67,6 +68,9 @@ TELL_ME_PATTERN = (
 """Openings that ask for something by name: "please tell me my balance", for "what is my balance"."""
 
 _A_AND_B = "what is the difference between \\1 and \\2"
+_JUDGEMENTS = "dangerous|difficult|easy|hard|healthy|illegal|legal|safe"
+_CODE = r"(?:class|function|program|query|regex|script)\b"
+_LANGUAGE = r"(?!(?:a|an|are|can|do|does|explain|how|is|my|our|that|the|this|what|which|why|your)\b)[\w+#]+"
 _END = r"(?=[?.! ]*$)"
 WORDING_REPLACEMENTS = (
     (r"how (?:do|are) (.+?) and (.+?) (?:differ|different)(?: from (?:each other|one another))?" + _END, _A_AND_B),
@@ -106,7 +110,11 @@ WORDING_REPLACEMENTS = (
     (r"what (is|are) (.+?) used for" + _END, r"what \1 \2 for"),
     (r"what (is|are) the purpose of (.+?)" + _END, r"what \1 \2 for"),
     (r"what is the (?:job|function) of (.+?)" + _END, r"what does \1 do"),
-    (r"which is (better|\w+er),? (.+?) or (.+?)" + _END, r"is \2 or \3 \1"),
+    (r"wh(?:at|ich) is (better|\w+er)[,:]? (.+?) or (.+?)" + _END, r"is \2 or \3 \1"),
+    (rf"(?:is|are) (?!it |there |you )(.+?) ({_JUDGEMENTS}) to (\w+)" + _END, r"is it \2 to \3 \1"),
+    (r"how much is (?=\d[\d.]* +percent\b)|(?:calculate|compute) (?=the [^.?!]*\d)", "what is "),
+    (rf"(?:write|give(?: me)?|show me|i (?:want|need)) (?:an?|some) (?=(?:[\w+#]+ ){{0,2}}{_CODE})", "write a "),
+    (rf"(?:an? )?(?=(?:{_LANGUAGE} )?{_CODE} (?:for|that|to|which)\b)", "write a "),
     (r"are there any (good|nice) ", r"what are some \1 "),
     (r"(?:what|which) painter painted ", "who painted "),
     (r"who is the owner of ", "who owns "),

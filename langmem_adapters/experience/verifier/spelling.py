@@ -29,6 +29,9 @@ def _replace_have_to(match: re.Match[str]) -> str:
 _MONTHS = "|".join(MONTHS)
 _SHORT_MONTHS = "jan|feb|apr|jun|jul|aug|sep|oct|nov|dec"
 _DAY_OR_MONTH = "|".join((*DAYS, *MONTHS))
+_ONES = "one|two|three|four|five|six|seven|eight|nine"
+_TEENS = "ten|eleven|twelve|thirteen|fourteen|fifteen|sixteen|seventeen|eighteen|nineteen"
+_TENS = "twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety"
 _AFTER_ORDINALS = f"and|at|in|of|on|or|{_MONTHS}"
 REPLACEMENTS: tuple[tuple[str, str | Callable[[re.Match[str]], str], str], ...] = (
     (r"\bwon'?t\b", "will not", "wont t"),
@@ -52,6 +55,13 @@ REPLACEMENTS: tuple[tuple[str, str | Callable[[re.Match[str]], str], str], ...] 
     (r"\bur\b", "your", "ur"),
     (r"\bgonna\b", "going to", "gonna"),
     (r"\bwanna\b", "want to", "wanna"),
+    (r"\b(gim|lem)me\b", lambda match: {"gim": "give me", "lem": "let me"}[match[1]], "gimme lemme"),
+    (r"\br (?=you\b)", "are ", "r"),
+    (r"\bthe year (?=[12]\d{3}\b)", "", "year"),
+    (r"\bin a single (?=(?:line|page|paragraph|sentence|step|word)\b)", "in one ", "single"),
+    (rf"\bnot? more than (?=\d|(?:{_ONES}|{_TEENS}|{_TENS})\b)", "at most ", "more"),
+    (rf"\bnot? (?:less|fewer) than (?=\d|(?:{_ONES}|{_TEENS}|{_TENS})\b)", "at least ", "less fewer"),
+    (r"\b(?:in )?((?:\d+|an?|one|two|three) (?:second|minute|hour|day|week|month|year)s?) from now\b", r"in \1", "now"),
     (r"\bw/o\b", "without", "o"),
     (r"\be-mail", "email", "e"),
     (r"\b(has|have|had) yet to\b", r"\1 not", "yet"),
@@ -72,7 +82,7 @@ REPLACEMENTS: tuple[tuple[str, str | Callable[[re.Match[str]], str], str], ...] 
     (r"\b(say [\"']?)thank you\b", r"\1thanks", "thank"),
     (r"\bwi-fi\b", "wifi", "fi"),
     (r"\bcapital city of\b", "capital of", "capital"),
-    (r"\b((?:check|determine|find|know|see|tell|test|verify|sure)(?:d|s|ing)?(?: (?:out|me|us))?) whether(?! or\b)",
+    (r"\b((?:check|decide|determine|find|know|see|tell|test|verify|sure)(?:d|s|ing)?(?: out| me| us)?) whether(?! or )",
      r"\1 if", "whether"),
     (r"\b((?:convert|transform|translate)\b.{0,80}?) into\b", r"\1 to", "into"),
     (r"\b(set|back)[ -]up\b", r"\1up", "set back"),
@@ -163,9 +173,6 @@ _ORDINAL_SUFFIX = re.compile(r"(?:st|nd|rd|th)\b(?<=\d..)")
 _LEADING_POINT = re.compile(r"\.(?<![\w.].)(?=\d)")
 _SCALED_NUMBER = re.compile(rf"(?<![\w.])(\d+(?:\.\d+)?)\s*({'|'.join(MULTIPLIERS)})s?\b", re.ASCII)
 _MAY_BE_SCALED_NUMBER = re.compile(rf"\d\s*(?:{'|'.join(MULTIPLIERS)})")
-_ONES = "one|two|three|four|five|six|seven|eight|nine"
-_TEENS = "ten|eleven|twelve|thirteen|fourteen|fifteen|sixteen|seventeen|eighteen|nineteen"
-_TENS = "twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety"
 _NUMBER_PARTS = frozenset((*_TENS.split("|"), "hundred", "thousand", "million", "billion"))
 _SPELT_NUMBER = re.compile(
     rf"\b(?:({_ONES}|{_TEENS}|{_TENS}) (hundred|thousand|million|billion)\b|({_TENS})[ -]({_ONES})\b)"

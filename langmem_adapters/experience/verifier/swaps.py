@@ -53,6 +53,11 @@ _OMITTED_WORDS = word_set("like describe explain show")
 """Content words that one of two texts with the same phrases may lack: a reading has no "explain" before a "how"."""
 _SEQUENCE_WORDS = word_set("then afterwards afterward subsequently thereafter followed")
 """Words by which a text tells steps."""
+_MATTERS_WHERE = re.compile(
+    r"\b(?:clockwise|concatenat(?:e|es|ed|ing)|left to right|right to left|in (?:this|that) order|in a row)\b|"
+    r"\b(?:first|second|third|fourth|fifth|last|middle)\b[^:]*:"
+)
+"""Requests in which the order of a list counts: which is the first of these: A, B."""
 _SINGULAR_VERBS = word_set("is was has does")
 _COPULAS = frozenset(("is", "are"))
 _PRONOUNS = word_set("me you him her it us them")
@@ -79,7 +84,8 @@ def swapped_words(left: Reading, right: Reading, alignment: Alignment) -> tuple[
     - in a text of ten words or more that has unmatched words too, as it is reworded: unless both words are names or
       numbers, nothing else has moved, or something is converted into something, or compared with it.
 
-    A text that tells steps, with "then", must keep their order. So must one of more than 24 words: it may mention
+    A text that tells steps, with "then", must keep their order; so must one that asks for the first of a list, for what
+    is in the middle, or to concatenate, even around "and". So must one of more than 24 words: it may mention
     everything twice, such as a dose for the morning and one for the evening, so two exchanged words change its meaning.
     """
     pairs = alignment.pairs
@@ -90,6 +96,9 @@ def swapped_words(left: Reading, right: Reading, alignment: Alignment) -> tuple[
         return changed
     if order == sorted(order):
         return None
+    if all(_MATTERS_WHERE.search(reading.text) for reading in (left, right)):
+        i, j, *_ = _misplaced_positions(order)
+        return left.content[pairs[i][0]].text, left.content[pairs[j][0]].text
     tells_steps = not _SEQUENCE_WORDS.isdisjoint(left.vocabulary & right.vocabulary)
     if len(order) > _MAX_SWAP_WORDS or tells_steps:
         return _misplaced_words(left, right, pairs)

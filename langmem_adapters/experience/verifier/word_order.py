@@ -11,8 +11,10 @@ from langmem_adapters.experience.verifier.phrases import is_compound_of, same_se
 from langmem_adapters.experience.verifier.reading import Reading
 from langmem_adapters.experience.verifier.words import (
     ARTICLES,
+    ASK_PATTERN,
     CONJUNCTIONS,
     NEGATIONS,
+    NUMBER_WORDS,
     PLURAL_ONLY_NOUNS,
     PREPOSITIONS,
     STOP_WORDS,
@@ -37,6 +39,7 @@ _NEEDING_OF = word_set("""bag barrel basket bottle bowl box bucket can cup glass
     spoon tin bank church college house kingdom museum republic school state university""")
 """Words after which "of" makes another thing: a glass of wine, a wine glass; University of Miami, Miami University."""
 _SENTENCE_END = re.compile(r"(?<=[.?!:])\s")
+_CONDITION = re.compile(rf"(^|\b(?!{ASK_PATTERN}\b)\w+\W+)(?:because|if|unless|until|while)\b([^,.;:?!]*)")
 _MIN_SENTENCES = 3  # of a text whose statements are looked at
 
 
@@ -75,6 +78,7 @@ def rearranged_words(left: Reading, right: Reading) -> set[str]:
     Also words that have moved, if one occurs twice: "Ann Lee, daughter of Ann May Lee", "Ann May Lee, daughter of …".
     If function words differ, only negations: "not safe in pregnancy", "safe, but not in pregnancy". Also quantifiers
     on different sides of "not": "not all pass", "all do not pass"; and containers: "a wine glass", "a glass of wine".
+    And words that only one text has in its condition: "if it is sold abroad", "abroad, if it is sold".
     """
     is_repeated = len({word.stem for word in left.content}) < len(left.content) and not CONJUNCTIONS & left.vocabulary
     if is_repeated and left.stems != right.stems and sorted(left.words) == sorted(right.words):
@@ -85,6 +89,9 @@ def rearranged_words(left: Reading, right: Reading) -> set[str]:
     negations_only = CONJUNCTIONS & left.vocabulary or sorted(left_words) != sorted(right_words)
     rebound = _rebound_words(left, right, NEGATIONS if negations_only else _PHRASE_OPENERS)
     rebound |= (_words_with_of(left_words) ^ _words_with_of(right_words)).intersection(left_words, right_words)
+    conditions, other_conditions = _conditional_words(left), _conditional_words(right)
+    if conditions and other_conditions and conditions[0] == other_conditions[0]:
+        rebound |= (conditions[1] ^ other_conditions[1]).intersection(left.stems, right.stems)
     if "not" in left.vocabulary & right.vocabulary:
         rebound |= _quantifiers_after_not(left) ^ _quantifiers_after_not(right)
     return rebound
@@ -105,6 +112,14 @@ def exchanged_statements(left: Reading, right: Reading) -> list[str]:
     if one == other or sorted(one) != sorted(other):
         return []
     return [statement.split()[0] for statement, instead in zip(one, other, strict=True) if statement != instead]
+
+
+def _conditional_words(reading: Reading) -> tuple[bool, set[str]] | None:
+    """Whether a condition follows other words, and its content words; None, if there is no condition."""
+    match = _CONDITION.search(reading.text)
+    if not match:
+        return None
+    return bool(match[1]), {stem_of(NUMBER_WORDS.get(word, word)) for word in match[2].split()} - STOP_WORDS
 
 
 def _quantifiers_after_not(reading: Reading) -> set[str]:

@@ -82,8 +82,8 @@ OPTIONAL_WORDS = word_set("""some any really actually exactly ever very just als
     yet even damn fucking already always world life""")
 """Content words that are often added or left out without a difference, in all their forms."""
 
-COURTESIES = group_names("""please kindly pls plz, thanks thank, hello hi hey, dear, bitte, danke, hallo, gracias, hola,
-    merci, bonjour, obrigado, olá, grazie, ciao, пожалуйста, спасибо, привет, alstublieft""")
+COURTESIES = group_names("""please kindly pls plz, thanks thank thx, hello hi hey, dear, bitte, danke, hallo, gracias,
+    hola, merci, bonjour, obrigado, olá, grazie, ciao, пожалуйста, спасибо, привет, alstublieft""")
 """Words of courtesy, by all their spellings."""
 POLITE_WORDS = frozenset(COURTESIES)
 """Words that do not change what is asked."""
@@ -105,6 +105,13 @@ PASSIVE_AUXILIARIES = BE_FORMS | word_set("get gets got getting")
 MODALS = word_set("can could may might must shall should will would")
 FINITE_VERBS = MODALS | word_set("am is are was were do does did has have had")
 """Verbs that stand beside others, in their finite forms."""
+
+ASK_PATTERN = (
+    "(?:(?:ask|check|confirm|detect|discover|doubt|find|guess|learn|recall|remember|say|see|show|tell|test|understand|"
+    "wonder)(?:s|ed|ing)?|know(?:s|ing)?|knew|(?:decid|determin|inquir|prov)(?:e|es|ed|ing)|"
+    "(?:clarif|identif|verif)(?:y|ies|ied|ying)|found|idea|said|saw|sure|told|understood|unsure|her|him|me|out|them|us)"
+)
+"""A pattern of words after which "if" means "whether"."""
 
 NUMBER_WORDS = base_forms("""0 zero, 2 two twice, 3 three third, 4 four fourth, 5 five fifth, 6 six sixth, 7 seven
     seventh, 8 eight eighth, 9 nine ninth, 10 ten tenth, 11 eleven eleventh, 12 twelve dozen twelfth, 13 thirteen
@@ -184,7 +191,7 @@ SYNONYMS = word_groups("""best good great top better ideal | way method mean tec
     bike bicycle | grandma granny grandmother | grandpa granddad grandfather | mum mom mother | dad father | probability
     chance likelihood | fridge refrigerator | sofa couch | info information | ad advert advertisement | rubbish garbage
     trash | timetable schedule | cv resume | config configuration | possible possibility | symptom sign | tallest
-    highest | truck lorry | pharmacy drugstore | disappear vanish""")
+    highest | truck lorry | pharmacy drugstore | disappear vanish | paraphrase rephrase""")
 """Groups of words that may replace each other, in all their forms."""
 
 
