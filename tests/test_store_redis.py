@@ -26,7 +26,7 @@ from redis.cache import CacheConfig
 from redis.connection import AbstractConnection, CacheProxyConnection
 from redis.crc import key_slot
 
-from langmem_adapters import Experience, ExperiencePool
+from langmem_adapters import Experience, ExperiencePool, WorkingMemory
 from langmem_adapters.errors import ConfigurationError, Conflict, StoreError, StoreUnavailable
 from langmem_adapters.keys import Namespace
 from langmem_adapters.protocols import Appended, Item, Listed, Page
@@ -369,6 +369,7 @@ class Counting(Proxy):
     def __init__(self, port: int) -> None:
         self.trips = 0
         self.cut = False
+        self.meanwhile: Callable[[], object] = lambda: None  # between the answer that is lost and the hanging up
         self._asked = False
         super().__init__(port)
 
@@ -383,6 +384,7 @@ class Counting(Proxy):
             self._asked = False
             if self.cut:
                 self.cut = False
+                self.meanwhile()
                 break
             client.sendall(data)
 
@@ -451,6 +453,52 @@ def test_a_retry_after_a_lost_answer_appends_once(far: RedisStore, proxy: Counti
         ("a", b"1"), ("b", b"2"), ("c", b"3"), ("d", b"4"), ("e", b"5"),
     ]  # fmt: skip
     assert far.get(NS) == {"k": b"v"}
+
+
+def test_a_retry_after_a_lost_answer_stores_no_item_over_its_update(
+    far: RedisStore, store: RedisStore, proxy: Counting
+) -> None:
+    mine, other = WorkingMemory(far), WorkingMemory(store)
+
+    def told(change: Callable[[], object]) -> list[Any]:
+        other.delete("c")
+        mine.store("c", "warm")
+        proxy.cut, proxy.meanwhile = True, change
+        assert [item.data for item in mine.store("c", "a", "b")] == ["a", "b"]
+        assert not proxy.cut
+        return [item.data for item in other.retrieve("c")]
+
+    assert told(lambda: None) == ["warm", "a", "b"]
+    assert told(lambda: other.store("c", "c")) == ["warm", "a", "b", "c"]
+    assert told(lambda: other.update("c", lambda data: f"{data} changed")) == ["warm", "a", "b changed"]
+
+    def first() -> str:
+        return other.retrieve("c")[1].id
+
+    assert told(lambda: other.update("c", str.upper, item_id=first())) == ["warm", "b", "A"]
+    assert told(lambda: other.delete("c", item_id=first())) == ["warm", "b"]
+    namespace = other._namespace("c", "SHORT_TERM")
+    assert len(store.get(namespace)) == 3  # the revisions of two items, and of the memory
+
+
+def test_an_item_that_was_not_stored_at_first_is_stored_by_the_retry(
+    far: RedisStore, proxy: Counting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory, transact, tries = WorkingMemory(far), redis_wire._transact, itertools.count()
+
+    def losing(connection: Any, commands: Sequence[bytes]) -> list[Any]:
+        if next(tries) < 2:
+            raise redis.ConnectionError("Connection closed by server.")
+        return transact(connection, commands)
+
+    memory.store("c", "warm")
+    proxy.trips = 0
+    memory.store("c", "a")
+    assert proxy.trips == 1
+    monkeypatch.setattr(redis_wire, "_transact", losing)
+    memory.store("c", "b")
+    assert next(tries) == 3
+    assert [item.data for item in memory.retrieve("c")] == ["warm", "a", "b"]
 
 
 def test_an_append_is_answered_though_the_answer_to_taking_it_back_is_lost(
