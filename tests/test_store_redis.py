@@ -171,6 +171,57 @@ class TestRedisStoreOnACluster(StoreConformance):
                 with redis.Redis(port=node.port) as client:
                     assert list(client.scan_iter(f"{key_prefix}*")) == []
 
+    def test_a_discard_needs_one_connection_to_each_node(
+        self, cluster: list[RedisServer], key_prefix: str, clock: FakeClock
+    ) -> None:
+        url = f"redis+cluster://127.0.0.1:{cluster[0].port}"
+        options: dict[str, Any] = {"max_connections": 1, "socket_timeout": 0.5, "retry_for": 0}
+        with closing(RedisStore(url, prefix=key_prefix, clock=clock, **options)) as store:
+            for n in range(9):  # some are on the other node than their list
+                store.append(("p", str(n)), [("a", b"")])
+                assert not store.discard(("p", str(n)), clock())
+                assert store.discard(("p", str(n)), clock() + 1)
+
+    def test_a_write_in_the_middle_of_a_discard_is_not_lost(
+        self, store: RedisStore, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        optimistic = store._wire.transact_watched
+        for n in range(9):
+            namespace = ("p", str(n))
+            store.append(namespace, [("a", b"")])
+
+            def overtaken(key: bytes, reads: Any, decide: Any, namespace: Namespace = namespace) -> Any:
+                writes = iter([lambda: store.write(namespace, put={"title": b"new"})])
+
+                def late(replies: Any) -> Any:
+                    commands = decide(replies)
+                    for write in writes:  # once
+                        clock.advance(100)
+                        write()
+                    return commands
+
+                return optimistic(key, reads, late)
+
+            monkeypatch.setattr(store._wire, "transact_watched", overtaken)
+            assert not store.discard(namespace, clock() + 50)
+            assert store.get(namespace) == {"title": b"new"}
+
+    def test_a_discard_finds_a_row_that_has_moved(
+        self, cluster: list[RedisServer], key_prefix: str, clock: FakeClock
+    ) -> None:
+        client = redis.RedisCluster(host="127.0.0.1", port=cluster[0].port)
+        store = RedisStore(client, prefix=key_prefix, clock=clock, retry_for=0.1)
+        slots = client.nodes_manager.slots_cache
+        for n in range(9):
+            namespace = ("p", str(n))
+            store.append(namespace, [("a", b"")])
+            log, directory = (key_slot(keys(store, namespace)[name]) for name in ("log", "dir"))
+            client.nodes_manager.slots_cache = {**slots, directory: slots[log]}  # as before it was moved
+            assert not store.discard(namespace, clock())
+            client.nodes_manager.slots_cache = {**slots, directory: slots[log]}
+            assert store.discard(namespace, clock() + 1)
+        client.close()
+
     def test_a_guarded_write_is_not_called_unmade_where_the_node_of_its_list_is_full(
         self, cluster: list[RedisServer], store: RedisStore
     ) -> None:

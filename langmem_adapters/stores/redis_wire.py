@@ -212,6 +212,10 @@ class Wire:
                     replies[position] = self.send(commands[position])[0] if isinstance(answer, Exception) else answer
         return replies
 
+    def are_together(self, *keys: bytes) -> bool:
+        """Whether one server is known to have these keys."""
+        return len([*self._servers.group_by_server(keys)]) == 1
+
     def scan_keys(self, pattern: bytes) -> Iterator[bytes]:
         """Yield the names of keys, on all servers, with SCAN; a name may come more than once."""
         with _Translation(self.address):
