@@ -191,7 +191,7 @@ class TestRedisStoreOnACluster(StoreConformance):
             store.append(namespace, [("a", b"")])
 
             def overtaken(key: bytes, reads: Any, decide: Any, namespace: Namespace = namespace) -> Any:
-                writes = iter([lambda: store.write(namespace, put={"title": b"new"})])
+                writes = iter([partial(store.write, namespace, put={"title": b"new"})])
 
                 def late(replies: Any) -> Any:
                     commands = decide(replies)
