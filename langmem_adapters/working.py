@@ -29,7 +29,7 @@ TWELVE_HOURS: Final = 12 * 60 * 60.0
 """Seconds that a working memory lives after its last write, by default."""
 
 _REVISION = "revision"  # a value that every write changes, so that an update notices any other writer
-_ITEM_REVISION = "revision/"  # of a value for each item: each write of the item changes it, and no other write
+_ITEM_REVISION = "revision/"  # before an id: only writes of the item change it; tells a store that an append was made
 _MAX_ATTEMPTS = 40  # tries of a change that keeps losing to other writers
 _MIN_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.001, 0.2  # seconds: bounds of the longest pause between two tries
 _PAGE_SIZE = 100  # entries read at once in the search for an item

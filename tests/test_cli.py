@@ -830,6 +830,15 @@ def test_a_missing_extra_is_one_sentence(command: str, blocked: str, arguments: 
     assert f'pip install "langmem_adapters[{extra}]"' in done.stderr
 
 
+@pytest.mark.own
+@pytest.mark.parametrize("command", ["langmem-adapters", "-m"])
+def test_ctrl_c_while_it_starts_ends_it_without_a_traceback(command: str) -> None:
+    code = BLOCK.format(blocked="rich", arguments=["sessions"], command=command)
+    code = code.replace("raise ModuleNotFoundError", "raise KeyboardInterrupt #")
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
 # --- the demo
 
 
@@ -964,7 +973,10 @@ def test_watch_once(url: str, ada: BrainMemory) -> None:
     assert re.search(r"^sqlite:///.*memory\.db · \d+\.\d ms · [\d,]+ bytes\nbrain 1\nsession ", shown)
     assert re.search(r"^monday +The bike +2 ", shown, re.MULTILINE)
     assert run("watch", "--once", "--url", url).stdout.count("\n") == 3
-    assert run("watch", "--url", REFUSED).stdout.count("cannot be reached") == 1
+    for arguments in (["--once"], []):
+        result = run("watch", *arguments, "--url", REFUSED)
+        assert result.stdout.count("cannot be reached") == 1
+        assert result.exit_code == 1
 
 
 def test_watch_shows_what_a_server_lets_it_read(redis_server: RedisServer) -> None:
@@ -1048,7 +1060,7 @@ def test_prune(url: str, ada: BrainMemory) -> None:
     store.clear(("longterm", "", "", "s"))
     assert re.search(r"^expired memories, from indexes +1$", run(*arguments, "30d").stdout, re.MULTILINE)
     assert "such as 30d; not '30'" in fails(*arguments, "30")
-    assert "number of seconds above 0" in fails(*arguments, "0d")
+    assert "--older-than is a number of seconds above 0" in fails(*arguments, "0d")
 
 
 def test_delete_user(url: str, ada: BrainMemory) -> None:

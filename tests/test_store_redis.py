@@ -26,7 +26,7 @@ from redis.cache import CacheConfig
 from redis.connection import AbstractConnection, CacheProxyConnection
 from redis.crc import key_slot
 
-from langmem_adapters import Experience, ExperiencePool
+from langmem_adapters import Experience, ExperiencePool, WorkingMemory
 from langmem_adapters.errors import ConfigurationError, Conflict, StoreError, StoreUnavailable
 from langmem_adapters.keys import Namespace
 from langmem_adapters.protocols import Appended, Item, Listed, Page
@@ -170,6 +170,57 @@ class TestRedisStoreOnACluster(StoreConformance):
             for node in self.nodes:
                 with redis.Redis(port=node.port) as client:
                     assert list(client.scan_iter(f"{key_prefix}*")) == []
+
+    def test_a_discard_needs_one_connection_to_each_node(
+        self, cluster: list[RedisServer], key_prefix: str, clock: FakeClock
+    ) -> None:
+        url = f"redis+cluster://127.0.0.1:{cluster[0].port}"
+        options: dict[str, Any] = {"max_connections": 1, "socket_timeout": 0.5, "retry_for": 0}
+        with closing(RedisStore(url, prefix=key_prefix, clock=clock, **options)) as store:
+            for n in range(9):  # some are on the other node than their list
+                store.append(("p", str(n)), [("a", b"")])
+                assert not store.discard(("p", str(n)), clock())
+                assert store.discard(("p", str(n)), clock() + 1)
+
+    def test_a_write_in_the_middle_of_a_discard_is_not_lost(
+        self, store: RedisStore, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        optimistic = store._wire.transact_watched
+        for n in range(9):
+            namespace = ("p", str(n))
+            store.append(namespace, [("a", b"")])
+
+            def overtaken(key: bytes, reads: Any, decide: Any, namespace: Namespace = namespace) -> Any:
+                writes = iter([partial(store.write, namespace, put={"title": b"new"})])
+
+                def late(replies: Any) -> Any:
+                    commands = decide(replies)
+                    for write in writes:  # once
+                        clock.advance(100)
+                        write()
+                    return commands
+
+                return optimistic(key, reads, late)
+
+            monkeypatch.setattr(store._wire, "transact_watched", overtaken)
+            assert not store.discard(namespace, clock() + 50)
+            assert store.get(namespace) == {"title": b"new"}
+
+    def test_a_discard_finds_a_row_that_has_moved(
+        self, cluster: list[RedisServer], key_prefix: str, clock: FakeClock
+    ) -> None:
+        client = redis.RedisCluster(host="127.0.0.1", port=cluster[0].port)
+        store = RedisStore(client, prefix=key_prefix, clock=clock, retry_for=0.1)
+        slots = client.nodes_manager.slots_cache
+        for n in range(9):
+            namespace = ("p", str(n))
+            store.append(namespace, [("a", b"")])
+            log, directory = (key_slot(keys(store, namespace)[name]) for name in ("log", "dir"))
+            client.nodes_manager.slots_cache = {**slots, directory: slots[log]}  # as before it was moved
+            assert not store.discard(namespace, clock())
+            client.nodes_manager.slots_cache = {**slots, directory: slots[log]}
+            assert store.discard(namespace, clock() + 1)
+        client.close()
 
     def test_a_guarded_write_is_not_called_unmade_where_the_node_of_its_list_is_full(
         self, cluster: list[RedisServer], store: RedisStore
@@ -369,6 +420,7 @@ class Counting(Proxy):
     def __init__(self, port: int) -> None:
         self.trips = 0
         self.cut = False
+        self.meanwhile: Callable[[], object] = lambda: None  # between the answer that is lost and the hanging up
         self._asked = False
         super().__init__(port)
 
@@ -383,6 +435,7 @@ class Counting(Proxy):
             self._asked = False
             if self.cut:
                 self.cut = False
+                self.meanwhile()
                 break
             client.sendall(data)
 
@@ -451,6 +504,52 @@ def test_a_retry_after_a_lost_answer_appends_once(far: RedisStore, proxy: Counti
         ("a", b"1"), ("b", b"2"), ("c", b"3"), ("d", b"4"), ("e", b"5"),
     ]  # fmt: skip
     assert far.get(NS) == {"k": b"v"}
+
+
+def test_a_retry_after_a_lost_answer_stores_no_item_over_its_update(
+    far: RedisStore, store: RedisStore, proxy: Counting
+) -> None:
+    mine, other = WorkingMemory(far), WorkingMemory(store)
+
+    def told(change: Callable[[], object]) -> list[Any]:
+        other.delete("c")
+        mine.store("c", "warm")
+        proxy.cut, proxy.meanwhile = True, change
+        assert [item.data for item in mine.store("c", "a", "b")] == ["a", "b"]
+        assert not proxy.cut
+        return [item.data for item in other.retrieve("c")]
+
+    assert told(lambda: None) == ["warm", "a", "b"]
+    assert told(lambda: other.store("c", "c")) == ["warm", "a", "b", "c"]
+    assert told(lambda: other.update("c", lambda data: f"{data} changed")) == ["warm", "a", "b changed"]
+
+    def first() -> str:
+        return other.retrieve("c")[1].id
+
+    assert told(lambda: other.update("c", str.upper, item_id=first())) == ["warm", "b", "A"]
+    assert told(lambda: other.delete("c", item_id=first())) == ["warm", "b"]
+    namespace = other._namespace("c", "SHORT_TERM")
+    assert len(store.get(namespace)) == 3  # the revisions of two items, and of the memory
+
+
+def test_an_item_that_was_not_stored_at_first_is_stored_by_the_retry(
+    far: RedisStore, proxy: Counting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory, transact, tries = WorkingMemory(far), redis_wire._transact, itertools.count()
+
+    def losing(connection: Any, commands: Sequence[bytes]) -> list[Any]:
+        if next(tries) < 2:
+            raise redis.ConnectionError("Connection closed by server.")
+        return transact(connection, commands)
+
+    memory.store("c", "warm")
+    proxy.trips = 0
+    memory.store("c", "a")
+    assert proxy.trips == 1
+    monkeypatch.setattr(redis_wire, "_transact", losing)
+    memory.store("c", "b")
+    assert next(tries) == 3
+    assert [item.data for item in memory.retrieve("c")] == ["warm", "a", "b"]
 
 
 def test_an_append_is_answered_though_the_answer_to_taking_it_back_is_lost(

@@ -36,6 +36,7 @@ from langmem_adapters.stores.redis import RedisStore
 from langmem_adapters.stores.redis_connections import FIFOPool, LastUses, OwnConnections, call_with_connection
 from langmem_adapters.stores.redis_packing import PLACEHOLDER, pack, pack_in_python, template
 from langmem_adapters.testing import FakeClock
+from langmem_adapters.working import WorkingMemory
 from tests.servers import RedisServer
 from tests.test_store_redis import Administrator, Counting, keys, on_threads, proxy, raw, url
 from tests.test_store_redis_faults import Line
@@ -192,6 +193,32 @@ def test_a_lost_answer_is_settled_for_each(
     store.close()
 
 
+def test_of_many_that_store_at_once_none_is_stored_again_over_an_update(
+    store: RedisStore, proxy: Counting, key_prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    far = RedisStore(f"redis://127.0.0.1:{proxy.port}", prefix=key_prefix, max_connections=1)
+    counts = count_exchanges(far, monkeypatch)
+    mine, other = WorkingMemory(far), WorkingMemory(store)
+    mine.store("warm", "")
+    conversations = [f"c{n}" for n in range(60)]
+    changed: list[str] = []
+
+    def change_all() -> None:
+        for conversation in conversations:
+            if other.retrieve(conversation):
+                other.update(conversation, "changed")
+                changed.append(conversation)
+
+    proxy.cut, proxy.meanwhile = True, change_all
+    at_once([mine.store_flow(conversation, ["first"], "SHORT_TERM", None) for conversation in conversations])
+    assert max(counts) > 1
+    assert changed
+    for conversation in conversations:
+        data = [item.data for item in other.retrieve(conversation)]
+        assert data == (["changed"] if conversation in changed else ["first"])
+    far.close()
+
+
 def test_what_was_answered_before_the_connection_was_lost_is_not_asked_again(
     redis_server: RedisServer, key_prefix: str
 ) -> None:
@@ -228,7 +255,7 @@ def test_what_comes_after_a_refusal_is_no_answer_of_the_next(store: RedisStore, 
     log, values = (keys(store, SESSIONS[0])[kind] for kind in ("log", "val"))
     raw.set(log, "text")
     refused = [pack("XLEN", log), pack("EXISTS", log)]
-    first, second = store._wire.ask([(refused, False), ([pack("EXISTS", values)], False)])
+    first, second = store._wire.ask([(refused, False, None), ([pack("EXISTS", values)], False, None)])
     assert first is not None
     assert isinstance(first[1], StoreError)
     assert second == ([0], None)
@@ -253,7 +280,7 @@ def test_a_refusal_is_not_kept_until_garbage_is_collected(
         raise AssertionError
 
     def causes_together() -> list[Any]:
-        answers = store._wire.ask([(refused, True), (refused, False)])
+        answers = store._wire.ask([(refused, True, None), (refused, False, None)])
         return [weakref.ref(answer[1].__cause__) for answer in answers if answer and answer[1] and answer[1].__cause__]
 
     gc.disable()

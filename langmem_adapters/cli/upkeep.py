@@ -108,6 +108,8 @@ def watch(
     view = _StoreView(existing_settings(url, tenant), user, limit)
     if once or not is_live(OUT):
         write(view.render())
+        if view.problem:
+            raise typer.Exit(1)
         return
     try:
         with Live(view.render(), console=OUT, auto_refresh=False) as live:
@@ -127,18 +129,19 @@ class _StoreView:
         self._limit = limit
         self._stats: StoreStats | None = None
         self._counted_at = 0.0
+        self.problem = ""
 
     def render(self) -> RenderableType:
         report = self._checkup.health()
-        problem = report.problem
+        self.problem = report.problem
         if report.ok:
             try:
                 if self._stats is None or time.monotonic() - self._counted_at > _STATS_MAX_AGE_SECONDS:
                     self._stats, self._counted_at = self._checkup.stats(), time.monotonic()
                 return store_overview(report, self._stats, self._sessions.list_sessions(self._limit))
             except StoreError as error:
-                problem = str(error)
-        return Text(one_line(problem), "bold red")
+                self.problem = str(error)
+        return Text(one_line(self.problem), "bold red")
 
 
 @upkeep.command()
@@ -186,7 +189,9 @@ def _parse_duration(text: str) -> float:
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smhdw])", text.strip())
     if not match:
         raise ConfigurationError(f"--older-than is a number and a unit, s, m, h, d or w, such as 30d; not {text!r}")
-    return float(match[1]) * _UNIT_SECONDS[match[2]]
+    seconds = float(match[1]) * _UNIT_SECONDS[match[2]]
+    check_seconds("--older-than", seconds, or_none=False)
+    return seconds
 
 
 @upkeep.command("delete-user")

@@ -25,6 +25,7 @@ try:
     from langmem_adapters.stores.redis_guarded import GuardedWrites
     from langmem_adapters.stores.redis_keys import Keys, NamespaceKeys
     from langmem_adapters.stores.redis_packing import pack
+    from langmem_adapters.stores.redis_trace import Trace
     from langmem_adapters.stores.redis_wire import Wire
 except ImportError as error:
     raise MissingDependency("redis", "redis") from error
@@ -184,8 +185,11 @@ class RedisStore(Shared):
         if first_entries or not put:  # a namespace exists from its first write on, even if that write leaves it empty
             commands += redis_log.append_commands(redis_keys, first_entries)
         send = partial(self._guarded_writes.write, guard=guard, put=put or {}, delete=delete) if guard else None
-        replies = yield from self._commit(namespace, redis_keys, commands, ttl, send)
-        if first_entries:
+        # If the answer is lost, another writer may replace an entry before it is sent again; its mark "…/<id>" stays.
+        marks = {key: id_ for key in put or () if (id_ := key.partition("/")[2]) in first_entries}
+        trace = Trace(redis_keys, marks, len(commands)) if marks else None
+        replies = yield from self._commit(namespace, redis_keys, commands, ttl, send, trace=trace)
+        if first_entries and replies[-1] is not None:
             yield from redis_log.settle_append(self._wire, redis_keys, first_entries, replies[append_start:])
 
     @blocking
@@ -256,6 +260,7 @@ class RedisStore(Shared):
         ttl: float | None,
         send_guarded: Callable[[NamespaceKeys, Sequence[bytes]], list[Any]] | None = None,
         *,
+        trace: Trace | None = None,
         updated_at: float | None = None,
     ) -> Flow[list[Any]]:
         """Apply a change with the keys' expiry and the row in the directory; return the replies to ``commands``."""
@@ -271,7 +276,7 @@ class RedisStore(Shared):
             replies = yield from step(send_guarded, redis_keys, all_commands)
         else:
             can_batch = sum(map(len, commands)) <= _MAX_BATCHED_BYTES
-            replies = yield self._wire.transact_step(redis_keys.log, all_commands, can_batch=can_batch)
+            replies = yield self._wire.transact_step(redis_keys.log, all_commands, trace, can_batch=can_batch)
         listing_replies = replies
         try:
             if listing_commands and not self._wire.one_slot:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from langmem_adapters.errors import Conflict, StoreError
+from redis.exceptions import AskError
+
+from langmem_adapters.errors import Conflict, StoreError, StoreUnavailable
 from langmem_adapters.flow import Flow, Step
 from langmem_adapters.inspection import Dates
 from langmem_adapters.stores.redis_errors import is_full
@@ -34,8 +36,18 @@ def discard(wire: Wire, redis_keys: NamespaceKeys, before: float) -> bool:
     that age at that very moment may be lost there. The same goes for a full server, which takes no transactions: the
     commands that free its memory are sent without one.
     """
+    reads_row = bool(redis_keys.directory) and wire.are_together(redis_keys.log, redis_keys.directory)
+    try:
+        return _discard(wire, redis_keys, before, reads_row=reads_row)
+    except StoreUnavailable as error:
+        if wire.one_slot or not reads_row or not isinstance(error.__cause__, AskError):
+            raise
+        return _discard(wire, redis_keys, before, reads_row=False)  # the row has moved to another node
+
+
+def _discard(wire: Wire, redis_keys: NamespaceKeys, before: float, *, reads_row: bool) -> bool:
+    """With ``reads_row`` from the node of the keys, by the connection that watches them; else by another one."""
     key_removal, row_removal = _removal_commands(redis_keys)
-    reads_row = wire.one_slot and bool(redis_keys.directory)  # else reading the row needs a second connection
     row_reads = [_row_command(redis_keys)] if reads_row else []
     reads = [pack("WATCH", redis_keys.values), *row_reads]
 

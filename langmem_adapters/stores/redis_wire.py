@@ -25,14 +25,15 @@ from langmem_adapters.stores.redis_errors import is_full, translate
 from langmem_adapters.stores.redis_outage import LOST_CONNECTION_ERRORS, Retries, is_temporary
 from langmem_adapters.stores.redis_packing import pack
 from langmem_adapters.stores.redis_servers import Cluster, OneServer
+from langmem_adapters.stores.redis_trace import Trace
 
 _MAX_ATTEMPTS = 64  # how often a watched key may change during a write
 _SCAN_COUNT = 1000  # keys that one SCAN looks at
 _PART_BYTES = 1 << 16  # of a large request; each part has the whole timeout
 _DRIVER_ERRORS = (RedisError, RedisClusterException, OSError)  # the last, as it reads a file for each connection
 
-_Request: TypeAlias = tuple[Sequence[bytes], bool]
-"""Commands, and whether they are one transaction."""
+_Request: TypeAlias = tuple[Sequence[bytes], bool, Trace | None]
+"""Commands, whether they are one transaction, and the trace that this leaves."""
 
 _MULTI, _EXEC = pack("MULTI"), pack("EXEC")
 _DISCARD_PREFIX = "Transaction discarded because of: "  # before an error that came after queueing the commands
@@ -56,16 +57,28 @@ class Wire:
         self.address: str = link.address
         self.one_slot: bool = self._servers.one_slot
 
-    def transact(self, key: bytes, commands: Sequence[bytes]) -> list[Any]:
-        """MULTI … EXEC on the server of ``key``. If the answer is lost, everything is sent again."""
+    def transact(self, key: bytes, commands: Sequence[bytes], trace: Trace | None = None) -> list[Any]:
+        """MULTI … EXEC on the server of ``key``. If the answer is lost, everything is sent again.
+
+        But if it has left its trace, only the last commands are, and the others have None for replies.
+        """
+
+        def exchange(connection: Any) -> list[Any]:
+            start = 0
+            if trace and trace.is_repeat() and trace.is_in(_pipeline(connection, trace.reads)):
+                start = trace.start
+            return [None] * start + _check_replies(_transact(connection, commands[start:]))
+
         try:
-            return self._servers.call(key, lambda connection: _check_replies(_transact(connection, commands)))
+            return self._servers.call(key, exchange)
         except _DRIVER_ERRORS as error:
             raise translate(error, self.address) from error
 
-    def transact_step(self, key: bytes, commands: Sequence[bytes], *, can_batch: bool = True) -> Step:
+    def transact_step(
+        self, key: bytes, commands: Sequence[bytes], trace: Trace | None = None, *, can_batch: bool = True
+    ) -> Step:
         """:meth:`transact`, as a question of a flow: several small ones may share a round trip."""
-        question = self._step(lambda: self.transact(key, commands), (commands, True))
+        question = self._step(lambda: self.transact(key, commands, trace), (commands, True, trace))
         return question if can_batch else question._replace(pipeline=None)
 
     def read(self, keys: Sequence[bytes], commands: Sequence[bytes]) -> list[Any]:
@@ -91,11 +104,11 @@ class Wire:
 
     def read_step(self, keys: Sequence[bytes], commands: Sequence[bytes], *, is_large: bool = False) -> Step:
         """:meth:`read`, as a question of a flow."""
-        return self._step(lambda: self.read(keys, commands), (commands, True), is_large=is_large)
+        return self._step(lambda: self.read(keys, commands), (commands, True, None), is_large=is_large)
 
     def send_step(self, *commands: tuple[bytes, bytes], is_large: bool = False) -> Step:
         """:meth:`send`, as a question of a flow."""
-        request = [command for _, command in commands], False
+        request = [command for _, command in commands], False, None
         return self._step(lambda: self.send(*commands), request, is_large=is_large)
 
     def _step(self, call: Callable[[], Any], request: _Request, *, is_large: bool = False) -> Step:
@@ -106,7 +119,11 @@ class Wire:
         answers: dict[int, Answer] = {}
 
         def exchange(connection: Any) -> None:
-            unanswered = [(n, *request) for n, request in enumerate(requests) if n not in answers]
+            unanswered = [
+                (n, commands, is_transaction)
+                for n, (commands, is_transaction, trace) in enumerate(requests)
+                if n not in answers and not (trace and trace.is_repeat())
+            ]
             packed = [
                 _wrap_transaction(commands) if is_transaction else b"".join(commands)
                 for _, commands, is_transaction in unanswered
@@ -194,6 +211,10 @@ class Wire:
                 for position, answer in zip(positions, answers, strict=True):
                     replies[position] = self.send(commands[position])[0] if isinstance(answer, Exception) else answer
         return replies
+
+    def are_together(self, *keys: bytes) -> bool:
+        """Whether one server is known to have these keys."""
+        return len([*self._servers.group_by_server(keys)]) == 1
 
     def scan_keys(self, pattern: bytes) -> Iterator[bytes]:
         """Yield the names of keys, on all servers, with SCAN; a name may come more than once."""
