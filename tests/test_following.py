@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import random
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -17,6 +18,7 @@ from langgraph.store.base import PutOp
 from langmem_adapters.codec import encode
 from langmem_adapters.embedding import Embedder
 from langmem_adapters.errors import Conflict, SearchError
+from langmem_adapters.flow import run
 from langmem_adapters.indexes.lexical import LexicalIndex
 from langmem_adapters.indexes.vector import VectorIndex
 from langmem_adapters.indexes.vector_sqlite import SQLiteVectors
@@ -498,6 +500,39 @@ def test_records_stay_in_the_order_of_their_first_writing(deeds: list[tuple[str,
         key for key in world.order if key not in ever
     ]
     assert sorted(truth(world.machines[0][0])) == sorted(world.order)
+
+
+_WORDS = ["bike", "shed", "red", "rain", "piano", "tea", "train", "river", "bread", "lamp"]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_e4_an_index_built_anew_answers_as_one_that_followed_all_deletions(seed: int) -> None:
+    chance, ids, store = random.Random(seed), itertools.count(), MemoryStore()
+
+    def memory() -> LongTermMemory:
+        index = LexicalIndex(":memory:")
+        return LongTermMemory(store, index, user="ada", clock=lambda: 1_000.0, new_id=lambda: f"e{next(ids)}")
+
+    followed, sessions = memory(), ["monday", "tuesday"]
+    for n in range(28):  # few enough that all are candidates: which of equal ones are is another matter
+        text = f"{' '.join(chance.choices(_WORDS, k=chance.randint(1, 6)))} n{n}{chance.choice(['', '?'])}"
+        message = Message(role=chance.choice(["user", "assistant"]), content=text, id=f"m{n}", created_at=1_000.0 + n)
+        followed.add([message], session=chance.choice(sessions))
+        if chance.random() < 0.5:
+            followed.search(chance.choice(_WORDS))
+        if chance.random() < 0.2:
+            followed.delete([chance.choice(followed.all()).id])
+        if chance.random() < 0.3:
+            run(followed.forget_flow(chance.choice(sessions), [f"m{chance.randint(0, n)}"]))
+        if chance.random() < 0.2 and (stored := followed.all()):
+            followed.update(chance.choice(stored).id, f"{chance.choice(_WORDS)} c{n}")
+
+    anew = memory()
+    for word, other in itertools.pairwise(_WORDS):
+        here, there = (each.search(f"{word} {other}?", 9, explain=True) for each in (followed, anew))
+        assert [one.memory.id for one in here] == [one.memory.id for one in there]
+        assert [one.score for one in here] == pytest.approx([one.score for one in there])
+        assert [one.signals for one in here] == [pytest.approx(one.signals) for one in there]
 
 
 # --- the log stays short

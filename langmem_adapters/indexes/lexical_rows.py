@@ -1,7 +1,8 @@
 """The rows of the lexical index: documents in the order of their threads, postings, and who speaks.
 
 A document's number is its place. 256 numbers form a stretch, which is a thread or a part of a long one; so the
-neighbours of a document have the numbers before and after, also in the postings. A removed one leaves its place empty.
+neighbours of a document have the numbers before and after, also in the postings. A removed one leaves its number
+unused, which a query passes over.
 """
 
 from __future__ import annotations

@@ -1,11 +1,17 @@
-"""The lexical index's evidence of a query's candidates: their words, their neighbours, and their places."""
+"""The lexical index's evidence of a query's candidates: their words, their neighbours, and their places.
+
+A place is a document's number, closed up where others of its stretch were removed: so those that are left stand beside
+each other as in an index built anew, whatever this one held before.
+"""
 
 from __future__ import annotations
 
 import json
 import sqlite3
+from array import array
 from bisect import bisect_left
 from collections.abc import Collection, Mapping, Sequence
+from typing import TypeAlias
 
 from langmem_adapters.indexes.lexical_cache import Postings, RowCache, parse_postings
 from langmem_adapters.indexes.lexical_rows import STRETCH_SIZE, key_statements, select_by_keys
@@ -14,7 +20,12 @@ from langmem_adapters.keys import to_bytes, to_text
 from langmem_adapters.protocols import Evidence, Stretch, Turn
 
 _TURN_BYTES = 400  # in memory, roughly
+_NUMBERS = "numbers"  # in the cache's keys, as the key of a stretch's turns is the stretch
+_NUMBERS_BYTES = 300  # that a stretch's numbers take beside themselves, roughly
 _NEIGHBOUR_DISTANCE = 2  # places before and after a document that count as beside it
+
+_Remaining: TypeAlias = Mapping[int, Sequence[int]]
+"""By stretch, where documents were removed: the numbers of those that are left, in order."""
 
 
 def gather_evidence(  # noqa: PLR0917 - what is asked, and where
@@ -34,12 +45,18 @@ def gather_evidence(  # noqa: PLR0917 - what is asked, and where
     numbers = list(dict.fromkeys([*numbers, *(number for (number,) in extra)]))
     if not numbers:
         return None
-    versions, stretches = _read_stretches(connection, {number // STRETCH_SIZE for number in numbers})
+    versions, stretches, sparse = _read_stretches(connection, {number // STRETCH_SIZE for number in numbers})
+    remaining = _read_remaining(connection, cache, sparse, versions)
     present_terms = rarest_terms(terms)
     postings = _postings_by_stretch(connection, cache, corpus.namespace, present_terms, stretches)
-    candidates = _with_neighbours(numbers, stretches, _NEIGHBOUR_DISTANCE)
-    neighbours = _with_neighbours(numbers, stretches, 2 * _NEIGHBOUR_DISTANCE)
+    candidates = _with_neighbours(numbers, stretches, remaining, _NEIGHBOUR_DISTANCE)
+    neighbours = _with_neighbours(numbers, stretches, remaining, 2 * _NEIGHBOUR_DISTANCE)
     turns = _read_turns(connection, cache, sorted(neighbours), versions)
+    candidates &= turns.keys()
+    if remaining:
+        postings = [_closed_up_postings(by_stretch, remaining) for by_stretch in postings]
+        candidates = {_place(number, remaining) for number in candidates}
+        turns = {_place(number, remaining): turn for number, turn in turns.items()}
     total_weight = sum(term.weight for term in terms)
     return Evidence(
         query=query,
@@ -47,7 +64,7 @@ def gather_evidence(  # noqa: PLR0917 - what is asked, and where
         idf=[term.weight for term in present_terms],
         stretch_idf=[_stretch_idf(corpus, term) for term in present_terms],
         found=sum(term.weight for term in present_terms) / total_weight if total_weight else 0.0,
-        candidates=sorted(candidates & turns.keys()),
+        candidates=sorted(candidates),
         turns=turns,
         postings=postings,
         stretches=stretches,
@@ -87,30 +104,71 @@ _SELECT_THREAD_NUMBERS = f"""
 _SELECT_NUMBERS = key_statements("SELECT number FROM langmem_lexical_documents WHERE namespace = ? AND id IN")
 
 
-def _with_neighbours(numbers: Collection[int], stretches: Mapping[int, Stretch], distance: int) -> set[int]:
-    return set().union(*[_neighbours(number, stretches[number // STRETCH_SIZE], distance) for number in numbers])
+def _with_neighbours(
+    numbers: Collection[int], stretches: Mapping[int, Stretch], remaining: _Remaining, distance: int
+) -> set[int]:
+    return set().union(*[_neighbours(number, stretches, remaining, distance) for number in numbers])
 
 
-def _neighbours(number: int, stretch: Stretch, distance: int) -> range:
-    """The places beside a document, and its own; a thread without a name has no order, and so no neighbours."""
-    if not stretch.ordered:
-        return range(number, number + 1)
-    start = number - number % STRETCH_SIZE
+def _neighbours(number: int, stretches: Mapping[int, Stretch], remaining: _Remaining, distance: int) -> Sequence[int]:
+    """The numbers beside a document, and its own; a thread without a name has no order, and so no neighbours."""
+    stretch = number // STRETCH_SIZE
+    if not stretches[stretch].ordered:
+        return (number,)
+    if stretch in remaining:
+        position = bisect_left(remaining[stretch], number)
+        return remaining[stretch][max(0, position - distance) : position + distance + 1]
+    start = stretch * STRETCH_SIZE
     return range(max(start, number - distance), min(start + STRETCH_SIZE, number + distance + 1))
+
+
+def _place(number: int, remaining: _Remaining) -> int:
+    """The place of a document: its number without those that were removed before it."""
+    stretch = number // STRETCH_SIZE
+    return stretch * STRETCH_SIZE + bisect_left(remaining[stretch], number) if stretch in remaining else number
+
+
+def _closed_up_postings(postings_by_stretch: Mapping[int, Postings], remaining: _Remaining) -> dict[int, Postings]:
+    """The postings of a term by places."""
+    closed_up = {**postings_by_stretch}
+    for stretch in closed_up.keys() & remaining.keys():
+        start, numbers, postings = stretch * STRETCH_SIZE, remaining[stretch], closed_up[stretch]
+        places = array("q", [start + bisect_left(numbers, number) for number in postings.documents])
+        closed_up[stretch] = postings._replace(documents=places)
+    return closed_up
 
 
 def _read_stretches(
     connection: sqlite3.Connection, numbers: Collection[int]
-) -> tuple[dict[int, int], dict[int, Stretch]]:
-    """The versions of stretches, and their descriptions."""
+) -> tuple[dict[int, int], dict[int, Stretch], set[int]]:
+    """The versions of stretches, their descriptions, and those with an order from which documents were removed."""
     rows = connection.execute(
-        "SELECT number, changed, documents, length, thread != x'' FROM langmem_lexical_stretches"
+        "SELECT number, changed, documents, length, thread != x'', used FROM langmem_lexical_stretches"
         " WHERE number IN (SELECT value FROM json_each(?))",
         (json.dumps(list(numbers)),),
     ).fetchall()
     versions = {number: version for number, version, *_ in rows}
-    stretches = {n: Stretch(documents, length, bool(ordered)) for n, _, documents, length, ordered in rows}
-    return versions, stretches
+    stretches = {n: Stretch(documents, length, bool(ordered)) for n, _, documents, length, ordered, _ in rows}
+    sparse = {number for number, _, documents, _, ordered, used in rows if ordered and documents < used}
+    return versions, stretches, sparse
+
+
+def _read_remaining(
+    connection: sqlite3.Connection, cache: RowCache, stretches: Collection[int], versions: Mapping[int, int]
+) -> dict[int, array[int]]:
+    """The numbers of all documents of these stretches."""
+    remaining = {stretch: cache.get((_NUMBERS, stretch), versions[stretch]) for stretch in stretches}
+    if missing := [stretch for stretch in stretches if remaining[stretch] is None]:
+        for stretch, column in connection.execute(_SELECT_REMAINING, (json.dumps(missing),)).fetchall():
+            remaining[stretch] = numbers = array("q", json.loads(f"[{column}]"))
+            cache.put((_NUMBERS, stretch), versions[stretch], numbers, _NUMBERS_BYTES + 8 * len(numbers))
+    return remaining
+
+
+_SELECT_REMAINING = f"""
+    SELECT value, (SELECT group_concat(number) FROM langmem_lexical_documents
+        WHERE number >= value * {STRETCH_SIZE} AND number < (value + 1) * {STRETCH_SIZE})
+    FROM json_each(?)"""  # noqa: S608 - ours
 
 
 def _postings_by_stretch(
