@@ -1986,6 +1986,25 @@ def typed_dict(*, total: bool) -> type:
     return Answer
 
 
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"_fields": property(list)},
+        {"_fields": None},
+        {"_fields": [("x", int)]},
+        {"__optional_keys__": ["x"]},
+        {"__optional_keys__": frozenset({"x"})},
+    ],
+    ids=["property", "nothing", "pairs", "keys in a list", "keys without types"],
+)
+def test_a_class_counts_that_names_something_of_its_own_as_named_tuples_and_typed_dicts_do(
+    fields: dict[str, Any],
+) -> None:
+    call, calls, _ = make("function", lambda kind: kind.__name__, store=MemoryStore())
+    assert [call(type("Answer", (tuple,), fields)) for _ in range(2)] == ["Answer"] * 2
+    assert len(calls) == 1
+
+
 def tuple_class(name: str, **defaults: Any) -> type:
     return namedtuple("Answer", name, **defaults)  # noqa: PYI024 - the kind without types
 
