@@ -388,6 +388,67 @@ def test_fields_that_were_not_set_are_not_set_in_a_hit_either(kind: str, value: 
     assert len(calls) == 1
 
 
+class Used(BaseModel):
+    tokens: int = 0
+
+
+class Told(BaseModel):
+    said: Said
+    used: Used
+
+
+class ToldInAnotherOrder(BaseModel):
+    """:class:`Told`, as another version of its library may have it."""
+
+    used: Used
+    cached: Used = Used()
+    said: Said
+
+
+class OnlyUsed(BaseModel):
+    used: Used
+
+
+@pytest.mark.parametrize(
+    ("returns", "sent"),
+    [
+        (ToldInAnotherOrder, {"used": {"tokens": 7}, "said": {"role": "a"}}),
+        (OnlyUsed, {"used": {"tokens": 7}}),
+        (dict[str, dict[str, Any]], {"said": Said(role="a").model_dump(), "used": {"tokens": 7}}),
+    ],
+    ids=["other order", "fewer models", "no models"],
+)
+def test_fields_that_were_not_set_are_those_of_their_model_after_its_class_has_changed(
+    returns: Any, sent: dict[str, Any]
+) -> None:
+    store, calls = MemoryStore(), []
+
+    def ask() -> Told:
+        calls.append("ask")
+        return Told(said=Said(role="a"), used=Used(tokens=7))
+
+    cached(store=store, tag="t")(ask)()
+    found = TypeAdapter(Any).dump_python(cached(store=store, tag="t", returns=returns)(ask)(), exclude_unset=True)
+    assert calls == ["ask"]
+    assert {name: found[name] for name in sent} == sent
+
+
+class Shy(BaseModel):
+    model_config = ConfigDict(frozen=True)
+    size: int = 1
+
+
+class HasShy(BaseModel):
+    number: int
+    shy: Shy = Field(default=Shy(size=1), exclude=True)
+
+
+def test_a_default_that_all_models_of_a_class_share_keeps_the_fields_that_it_has_set() -> None:
+    call, calls, _ = make("function", lambda: HasShy(number=2, shy=Shy()), store=MemoryStore(), returns=HasShy)
+    assert [call(), call()] == [HasShy(number=2)] * 2
+    assert (len(calls), HasShy(number=3).shy.model_fields_set) == (1, {"size"})
+
+
 def test_an_entry_that_does_not_say_which_fields_were_set_is_served() -> None:
     """As one of an earlier version."""
     call, calls, cache = make("function", lambda: SAID, store=MemoryStore(), returns=Said)
@@ -1923,6 +1984,25 @@ def typed_dict(*, total: bool) -> type:
             x: int
 
     return Answer
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"_fields": property(list)},
+        {"_fields": None},
+        {"_fields": [("x", int)]},
+        {"__optional_keys__": ["x"]},
+        {"__optional_keys__": frozenset({"x"})},
+    ],
+    ids=["property", "nothing", "pairs", "keys in a list", "keys without types"],
+)
+def test_a_class_counts_that_names_something_of_its_own_as_named_tuples_and_typed_dicts_do(
+    fields: dict[str, Any],
+) -> None:
+    call, calls, _ = make("function", lambda kind: kind.__name__, store=MemoryStore())
+    assert [call(type("Answer", (tuple,), fields)) for _ in range(2)] == ["Answer"] * 2
+    assert len(calls) == 1
 
 
 def tuple_class(name: str, **defaults: Any) -> type:

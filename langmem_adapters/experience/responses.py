@@ -10,15 +10,15 @@ import types
 import typing
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Generator, Iterable, Iterator
-from functools import partial
+from functools import partial, reduce
 from typing import Any, Final, Literal, NamedTuple
 
-from pydantic import TypeAdapter
+from pydantic import BaseModel, TypeAdapter
 
 from langmem_adapters.annotations import annotations_of
 from langmem_adapters.codec import decode, encode
 from langmem_adapters.errors import ConfigurationError, SerializationError
-from langmem_adapters.experience.functions.equality import first_changed_type, is_same, models_in
+from langmem_adapters.experience.functions.equality import first_changed_type, is_same, part_of, unset_fields
 from langmem_adapters.experience.policies import Serializer
 from langmem_adapters.experience.serializers import DataSerializer
 from langmem_adapters.model import Experience, Metric
@@ -33,13 +33,13 @@ _TYPING_MODULES = {"typing", "types", "typing_extensions", "annotationlib"}  # A
 class Frozen(NamedTuple):
     """A response as data, and in which form.
 
-    ``unset`` has, for each pydantic model in it, the fields that were not set: a client that sends a model on, as
-    OpenAI's does, leaves these out. None, if all were.
+    ``unset`` has, for each pydantic model in it with fields that were not set, these and the path to it: a client that
+    sends a model on, as OpenAI's does, leaves these out.
     """
 
     form: Form
     data: Any
-    unset: list[list[str]] | None
+    unset: list[list[Any]]
 
 
 class Responses:
@@ -73,16 +73,16 @@ class Responses:
         extra: dict[str, Any]
         if self.stream:
             forms, items, unset = [[getattr(each, name) for each in value] for name in Frozen._fields]
-            extra = {"unset": unset} if any(unset) else {}
+            extra = {"unset_fields": unset} if any(unset) else {}
             return Experience(req=req, resp=items, metric=metric, form=forms, **extra)
         form, data, names = self.freeze(value)
-        extra = {name: each for name, each in (("none", data is None), ("unset", names)) if each}
+        extra = {name: each for name, each in (("none", data is None), ("unset_fields", names)) if each}
         return Experience(req=req, resp=data, metric=metric, form=form, **extra)
 
     def from_experience(self, experience: Experience) -> Any:
         """The response of an experience; for a stream, the list of its items. Raises as :meth:`restore` does."""
         extra = experience.model_extra or {}
-        form, data, unset = extra.get("form"), experience.resp, extra.get("unset")
+        form, data, unset = extra.get("form"), experience.resp, extra.get("unset_fields")
         if self.stream:
             columns = [form, data] if unset is None else [form, data, unset]
             if not all(isinstance(column, list) and len(column) == len(columns[0]) for column in columns):
@@ -143,12 +143,10 @@ class Responses:
             return "return plain data, or give a serializer="
         return "declare its type with returns= or an annotation"
 
-    def _unset(self, form: Form, copy: Any, value: Any) -> list[list[str]] | None:
+    def _unset(self, form: Form, copy: Any, value: Any) -> list[list[Any]]:
         if form != "typed" and type(self._serializer) is DataSerializer:  # plain data holds no models
-            return None
-        pairs = zip(models_in(copy), models_in(value), strict=True)
-        unset = [sorted(one.model_fields_set - other.model_fields_set) for one, other in pairs]
-        return unset if any(unset) else None
+            return []
+        return list(unset_fields(value, copy))
 
     def restore(self, form: Any, data: Any, unset: Any = None) -> Any:
         """Restore a response. Raises SerializationError if the data is not what the function returns."""
@@ -216,11 +214,11 @@ class Responses:
         return item_types[0] if item_types and typing.get_origin(declared) in _STREAM_TYPES else Any
 
 
-def _with_unset(value: Any, unset: list[list[str]] | None) -> Any:
+def _with_unset(value: Any, unset: list[list[Any]] | None) -> Any:
     """A restored value, with the fields of its models marked as not set that were not."""
-    models = list(models_in(value)) if unset else []
-    for model, names in zip(models, unset or [], strict=True):
-        if names:
+    for names, *path in unset or ():
+        model = reduce(part_of, path, value)
+        if isinstance(model, BaseModel):  # in the place of one that its class has no more, there is none
             model.__pydantic_fields_set__.difference_update(names)
     return value
 

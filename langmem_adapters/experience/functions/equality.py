@@ -15,6 +15,7 @@ from langmem_adapters.views import Figures, Listing
 
 ATOMS = frozenset({str, int, float, bool, bytes, type(None)})  # types without parts
 _BUILTIN_CONTAINERS = frozenset({dict, list, tuple, deque})  # containers without attributes
+_SEQUENCES = (list, tuple, deque)  # isinstance takes twice as long with a union of these
 _VIEW_TYPES: dict[type, type] = {Listing: list, Figures: dict}
 
 
@@ -57,22 +58,40 @@ def first_changed_type(value: Any, copy: Any, *, tuples_as_lists: bool = False) 
     return type_name if isinstance(value, BaseModel) and not tuples_as_lists and value != copy else ""
 
 
-def models_in(value: Any) -> Iterator[BaseModel]:
-    """The pydantic models in a value, in an order that is the same in a copy that :func:`is_same`."""
-    parts: Iterable[Any]
+def unset_fields(value: Any, copy: Any, path: tuple[Any, ...] = ()) -> Iterator[list[Any]]:
+    """For each pydantic model in a value with fields that are set in its copy only: their names, and its path.
+
+    A path has names of fields, keys and indexes, so that it leads to no other model if its classes change meanwhile.
+    """
+    labels: Iterable[Any] = ()
     if isinstance(value, BaseModel):
-        yield value
-        attributes = value.__dict__
-        parts = [attributes.get(name) for name in type(value).model_fields]
-        if value.__pydantic_extra__ or value.__pydantic_private__:
-            parts += [*(value.__pydantic_extra__ or {}).values(), *(value.__pydantic_private__ or {}).values()]
-    elif type(value) in _BUILTIN_CONTAINERS:
-        parts = [*value, *value.values()] if type(value) is dict else value
-    else:
-        parts = [part for _, part in sorted((_parts(value) or {}).items(), key=lambda pair: repr(pair[0]))]
-    for part in parts:
+        if names := copy.model_fields_set - value.model_fields_set:
+            yield [sorted(names), *path]
+        # what is excluded is not in the data: in its place may be a default that all models share
+        names_in_data = (name for name, field in type(value).model_fields.items() if not field.exclude)
+        labels = [*names_in_data, *(value.__pydantic_extra__ or ())]
+    elif isinstance(value, Mapping):
+        labels = [key for key in value if type(key) in ATOMS]
+    elif isinstance(value, _SEQUENCES):
+        labels = range(len(value))
+    elif dataclasses.is_dataclass(value):
+        labels = attributes_of(value)
+    for label in labels:
+        part = part_of(value, label)
         if type(part) not in ATOMS:
-            yield from models_in(part)
+            yield from unset_fields(part, part_of(copy, label), (*path, label))
+
+
+def part_of(value: Any, label: Any) -> Any:
+    """The part of a value under a name, key or index; None, if there is none."""
+    if isinstance(value, _SEQUENCES):
+        return value[label] if type(label) is int and label < len(value) else None
+    if isinstance(value, BaseModel):
+        fields = value.__dict__
+        return fields[label] if label in fields else (value.__pydantic_extra__ or {}).get(label)
+    if isinstance(value, Mapping):
+        return value.get(label)
+    return getattr(value, label, None) if dataclasses.is_dataclass(value) else None
 
 
 def _parts(value: Any) -> dict[Any, Any] | None:

@@ -96,12 +96,15 @@ def _plain_fields(cls: type) -> dict[str, Any]:
         fields |= {
             field.name: [str(field.type), *data_fingerprints(field.default)] for field in dataclasses.fields(cls)
         }
-    if issubclass(cls, tuple):
-        defaults = getattr(cls, "_field_defaults", {})  # of a named tuple
-        names = getattr(cls, "_fields", ())
-        fields |= {name: [fields.get(name), *data_fingerprints(defaults.get(name, ...))] for name in names}
-    optional_names = getattr(cls, "__optional_keys__", ())  # of a TypedDict
-    return fields | {name: [fields[name], "optional"] for name in optional_names}
+    defaults, optional_names = getattr(cls, "_field_defaults", None), getattr(cls, "__optional_keys__", None)
+    if issubclass(cls, tuple) and isinstance(defaults, dict):  # a named tuple, not a class with "_fields" of its own
+        fields |= {
+            name: [fields.get(name), *data_fingerprints(defaults.get(name, ...))]
+            for name in getattr(cls, "_fields", ())
+        }
+    if isinstance(optional_names, frozenset):  # of a TypedDict
+        fields |= {name: [fields.get(name), "optional"] for name in optional_names}
+    return fields
 
 
 class StableSchema(GenerateJsonSchema):
