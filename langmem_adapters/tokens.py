@@ -155,7 +155,8 @@ def truncate_middle(text: str, max_tokens: int, counter: TokenCounter = approxim
     beginning = truncate(text, max_tokens, counter)
     if len(beginning) == len(text) or half < 1:
         return beginning
-    return truncate(text, half, counter) + _ELLIPSIS + truncate_start(text, half, counter)
+    end = truncate_start(text, half, counter)  # empty if its last character alone has more, as many an emoji has
+    return truncate(text, half, counter) + _ELLIPSIS + end if end else beginning
 
 
 def truncate_content(content: Content, max_tokens: int, counter: TokenCounter = approximate_tokens) -> Content:
@@ -165,15 +166,18 @@ def truncate_content(content: Content, max_tokens: int, counter: TokenCounter = 
     """
     if isinstance(content, str):
         return truncate_middle(content, max_tokens, counter)
-    texts = [block if isinstance(block, str) else block.get("text") for block in content]
-    sizes = {n: _count_cached(counter, text) for n, text in enumerate(texts) if isinstance(text, str)}
+    values = [block if isinstance(block, str) else block.get("text") for block in content]
+    texts = {n: text for n, text in enumerate(values) if isinstance(text, str)}
+    shares = _shares({n: _count_cached(counter, text) for n, text in texts.items()}, max_tokens)
+    kept = {n: truncate_middle(text, shares[n], counter) for n, text in texts.items()}
+    if not any(kept.values()):  # no provider takes a message of no blocks
+        kept = next(({n: cut} for n, text in texts.items() if (cut := truncate(text, max_tokens, counter))), {})
     blocks: list[str | dict[Any, Any]] = []
-    shares = _shares(sizes, max_tokens)
-    for n, (block, text) in enumerate(zip(content, texts, strict=True)):
-        if not isinstance(text, str):
+    for n, block in enumerate(content):
+        if n not in texts:
             blocks.append(block)
-        elif truncated := truncate_middle(text, shares[n], counter):
-            blocks.append(truncated if isinstance(block, str) else {**block, "text": truncated})
+        elif cut := kept.get(n):
+            blocks.append(cut if isinstance(block, str) else {**block, "text": cut})
     return blocks
 
 

@@ -193,6 +193,18 @@ def test_the_end_is_counted_as_it_is_read() -> None:
     assert 42 <= counter(kept) <= 44
 
 
+def counted_bytes(text: str) -> int:
+    return len(text.encode())
+
+
+def test_a_mark_of_a_cut_does_not_stand_alone() -> None:
+    assert truncate_middle("🚲🚲🚲🚲", 12, counted_bytes) == "🚲🚲🚲"
+
+
+def test_a_text_stays_where_the_longest_has_too_long_characters() -> None:
+    assert truncate_content([{"type": "text", "text": "🚲🚲🚲"}, "bell"], 1, counted_bytes) == ["b"]
+
+
 def test_the_longest_end_stays_that_fits() -> None:
     assert truncate_start("one two three", 2) == "three"
     assert truncate_start("one twofold", 2) == "twofold"
