@@ -176,8 +176,8 @@ def truncate_content(content: Content, max_tokens: int, counter: TokenCounter = 
     for n, block in enumerate(content):
         if n not in texts:
             blocks.append(block)
-        elif cut := kept.get(n):
-            blocks.append(cut if isinstance(block, str) else {**block, "text": cut})
+        elif text := kept.get(n):
+            blocks.append(text if isinstance(block, str) else {**block, "text": text})
     return blocks
 
 
