@@ -156,9 +156,10 @@ def _shorten_texts(messages: list[Message], max_tokens: int, counter: TokenCount
             else message
             for message, tokens in zip(messages, text_tokens, strict=True)
         ]
-        limit -= 1
-        if limit < 1 or sum(message_tokens(message, counter) for message in shortened) <= budget:
+        size = sum(message_tokens(message, counter) for message in shortened)
+        if limit == 1 or size <= budget:
             return shortened
+        limit = max(min(limit - 1, limit * budget // size), 1)  # in few steps, also of a thousand blocks
 
 
 def _drop_before_user(messages: Sequence[S]) -> list[S]:

@@ -109,23 +109,44 @@ def count_tokens(text: str, counter: TokenCounter) -> int:
 
 def truncate(text: str, max_tokens: int, counter: TokenCounter = approximate_tokens) -> str:
     """Keep the longest beginning of a text that has at most ``max_tokens``, cut between words if it has any."""
+    length = _fitting_length(text, max_tokens, counter, lambda length: text[:length])
+    kept, rest = text[:length], text[length:]
+    if not rest:
+        return text
+    words = kept.rsplit(maxsplit=1)
+    if len(words) > 1 and len(words[1]) <= _MAX_WORD_CHARS and not (rest[0].isspace() or kept[-1].isspace()):
+        kept = kept.removesuffix(words[1])
+    return kept.rstrip()
+
+
+def truncate_start(text: str, max_tokens: int, counter: TokenCounter = approximate_tokens) -> str:
+    """Keep the longest end of a text that has at most ``max_tokens``, cut between words if it has any."""
+    length = _fitting_length(text, max_tokens, counter, lambda length: text[len(text) - length :])
+    rest, kept = text[: len(text) - length], text[len(text) - length :]
+    if not rest:
+        return text
+    words = kept.split(maxsplit=1)
+    if len(words) > 1 and len(words[0]) <= _MAX_WORD_CHARS and not (rest[-1].isspace() or kept[0].isspace()):
+        kept = kept.removeprefix(words[0])
+    return kept.lstrip()
+
+
+def _fitting_length(text: str, max_tokens: int, counter: TokenCounter, part: Callable[[int], str]) -> int:
+    """How many characters of a text have at most so many tokens; ``part`` gives the first or the last ones."""
     low, high = 0, max(2 * max_tokens, 2)
-    while high < len(text) and count_tokens(text[:high], counter) <= max_tokens:  # a long one is not counted whole
+    while high < len(text) and count_tokens(part(high), counter) <= max_tokens:  # a long one is not counted whole
         low, high = high, 2 * high
     if high >= len(text):
         high = len(text)
         if count_tokens(text, counter) <= max_tokens:
-            return text
+            return high
     while high - low > 1:
         middle = (low + high) // 2
-        if count_tokens(text[:middle], counter) <= max_tokens:
+        if count_tokens(part(middle), counter) <= max_tokens:
             low = middle
         else:
             high = middle
-    words = text[:low].rsplit(maxsplit=1)
-    if len(words) > 1 and len(words[1]) <= _MAX_WORD_CHARS and not (text[low].isspace() or text[low - 1].isspace()):
-        low -= len(words[1])
-    return text[:low].rstrip()
+    return low
 
 
 def truncate_middle(text: str, max_tokens: int, counter: TokenCounter = approximate_tokens) -> str:
@@ -134,8 +155,8 @@ def truncate_middle(text: str, max_tokens: int, counter: TokenCounter = approxim
     beginning = truncate(text, max_tokens, counter)
     if len(beginning) == len(text) or half < 1:
         return beginning
-    beginning = truncate(text, half, counter)
-    return beginning + _ELLIPSIS + truncate(text[: -8 * half - 1 : -1], half, counter)[::-1]
+    end = truncate_start(text, half, counter)  # empty if its last character alone has more, as many an emoji has
+    return truncate(text, half, counter) + _ELLIPSIS + end if end else beginning
 
 
 def truncate_content(content: Content, max_tokens: int, counter: TokenCounter = approximate_tokens) -> Content:
@@ -145,15 +166,18 @@ def truncate_content(content: Content, max_tokens: int, counter: TokenCounter = 
     """
     if isinstance(content, str):
         return truncate_middle(content, max_tokens, counter)
-    texts = [block if isinstance(block, str) else block.get("text") for block in content]
-    sizes = {n: _count_cached(counter, text) for n, text in enumerate(texts) if isinstance(text, str)}
+    values = [block if isinstance(block, str) else block.get("text") for block in content]
+    texts = {n: text for n, text in enumerate(values) if isinstance(text, str)}
+    shares = _shares({n: _count_cached(counter, text) for n, text in texts.items()}, max_tokens)
+    kept = {n: truncate_middle(text, shares[n], counter) for n, text in texts.items()}
+    if not any(kept.values()):  # no provider takes a message of no blocks
+        kept = next(({n: cut} for n, text in texts.items() if (cut := truncate(text, max_tokens, counter))), {})
     blocks: list[str | dict[Any, Any]] = []
-    shares = _shares(sizes, max_tokens)
-    for n, (block, text) in enumerate(zip(content, texts, strict=True)):
-        if not isinstance(text, str):
+    for n, block in enumerate(content):
+        if n not in texts:
             blocks.append(block)
-        elif truncated := truncate_middle(text, shares[n], counter):
-            blocks.append(truncated if isinstance(block, str) else {**block, "text": truncated})
+        elif text := kept.get(n):
+            blocks.append(text if isinstance(block, str) else {**block, "text": text})
     return blocks
 
 

@@ -12,8 +12,11 @@ _FIELD_PATTERN = re.compile(r'"(?:is_)?related"\s*:\s*"?(\w+)')
 _YES_WORDS, _NO_WORDS = frozenset({"true", "yes", "related"}), frozenset({"false", "no", "unrelated", "untrue"})
 _NEGATIONS = frozenset({"not", "never", "neither", "nor", "hardly", "cannot"})
 _NEGATION_DISTANCE = 3  # words
-_LABEL_PATTERN = re.compile(r"[*_#\s]*title[*_]*:[*_\s]*", re.IGNORECASE)
-_CLOSING_MARKS = {"“": "”", "„": "“”", "«": "»", "»": "«", "「": "」"} | {mark: mark for mark in "\"'*_`"}
+_SAYING_PATTERN = re.compile(r"[^\W_]|[\u2600-\u27bf\U0001f000-\U0001faff]")  # a letter, a digit or an emoji
+_FENCE_PATTERN = re.compile(r"\s*```[^`]*$")
+_BULLET_PATTERN = re.compile(r"[*•-]\s+")
+_LABEL_PATTERN = re.compile(r"([*_]*)title(?:\1[:\uff1a]|[:\uff1a]\1)\s*", re.IGNORECASE)
+_CLOSING_MARKS = {"“": "”", "„": "“”", "”": "”", "«": "»", "»": "«", "「": "」"} | {mark: mark for mark in "\"'*_`"}
 _REPEATED_MARKS = "*_`"  # "**" surrounds as one mark
 _OPENING_APOSTROPHE = re.compile(r"(?<!\w)'(?=\w)")  # any other may be within a word, or end one
 
@@ -58,11 +61,13 @@ def title_in(answer: str, max_words: int) -> str:
     >>> title_in("Sure! Here is a title:\n\n**Title:** Ada's lost bike.", 5)
     "Ada's lost bike"
     """
-    lines = [line.strip() for line in answer.splitlines() if any(map(str.isalnum, line)) and "```" not in line]
-    titles = [line for line in lines if not line.rstrip("* ").endswith((":", "\uff1a"))]
-    line = next(iter(titles or lines), "")
-    line = line[label.end() :] if (label := _LABEL_PATTERN.match(line)) else line.lstrip("# ")
-    title = unquoted(line.removesuffix(".")).removesuffix(".")
+    said = [line for line in answer.splitlines() if _SAYING_PATTERN.search(line) and not _FENCE_PATTERN.match(line)]
+    titles = [line for line in said if not line.rstrip("* ").endswith((":", "\uff1a"))]
+    title = next(iter(titles or said), "").lstrip("# ").rstrip().removesuffix(".")
+    for lead in (_BULLET_PATTERN, _LABEL_PATTERN):
+        title = unquoted(title)
+        title = title[match.end() :] if (match := lead.match(title)) else title
+    title = unquoted(title).removesuffix(".")
     return " ".join(title.split()[:max_words])
 
 
@@ -75,9 +80,12 @@ def unquoted(text: str) -> str:
     ('"Dune" or "Emma"', "'Dune' or 'Emma'", '*Dune* or *Emma*')
     """
     while len(text) > 1 and text[-1] in _CLOSING_MARKS.get(text[0], ""):
-        mark, inner = text[0], text[1:-1]
-        inner = inner.strip(mark) if mark in _REPEATED_MARKS else inner
-        if _OPENING_APOSTROPHE.search(inner) if mark == "'" else mark in inner:
+        is_repeated = text[0] in _REPEATED_MARKS
+        marks = text[: len(text) - len(text.lstrip(text[0]))] if is_repeated else text[0]
+        inner = text[len(marks) : -len(marks)]
+        if is_repeated and not text.endswith(marks):
+            break
+        if _OPENING_APOSTROPHE.search(inner) if marks == "'" else marks in inner:
             break  # these surround its first words and its last ones
         text = inner.strip()
     return text

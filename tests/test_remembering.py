@@ -136,6 +136,22 @@ def test_a_long_memory_does_not_keep_out_shorter_ones(any_store: Store) -> None:
     ]
 
 
+def test_memories_that_fit_are_counted_once(any_store: Store) -> None:
+    counted: list[str] = []
+
+    def counter(text: str) -> int:
+        counted.append(text)
+        return approximate_tokens(text)
+
+    long_term = LongTermMemory(any_store, open_index("memory:"), user="ada", clock=FakeClock())
+    brain = BrainMemory(any_store, "s", user="ada", long_term=long_term, counter=counter, clock=FakeClock())
+    long_term.add(said(*(f"The bike was seen in street {n}." for n in range(20))))
+    brain.add_talk("Where is the bike?")
+    recalled, _ = brain.remembering_window(max_tokens=10_000, recall_k=20)
+    assert len(recalled.text.splitlines()) == 21
+    assert [text for text in counted if "street" in text] == [recalled.text]
+
+
 @given(conversations(), st.integers(1, 8), st.none() | st.integers(1, 200))
 def test_b1_the_joined_window_is_acceptable_and_within_its_budget(
     messages: list[Message], k: int, budget: int | None

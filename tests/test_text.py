@@ -185,6 +185,20 @@ def shortest(message: Message, counter: Callable[[str], int]) -> int:
     return message_tokens(message, counter)
 
 
+def test_a_message_of_a_thousand_blocks_is_cut_in_few_steps() -> None:
+    counts = 0
+
+    def counter(text: str) -> int:
+        nonlocal counts
+        counts += 1
+        return len(text.split()) + text.count("\n")  # so that a line end between two blocks is one, too
+
+    said = [say("user", ["word " * 20] * 1000)]
+    (shown,) = window(said, 20, max_tokens=1500, counter=counter)
+    assert 1200 < message_tokens(shown, counter) <= 1500
+    assert counts < 50_000
+
+
 @pytest.mark.parametrize("counter", COUNTERS.values(), ids=COUNTERS)
 @given(said=wordy_conversations(), k=st.integers(1, 12), budget=st.integers(1, 400))
 def test_b1_a_window_is_valid_and_within_its_budget(

@@ -13,7 +13,14 @@ from hypothesis import strategies as st
 from langmem_adapters.errors import ConfigurationError, LangmemError
 from langmem_adapters.model import Message, ToolCall
 from langmem_adapters.text import window
-from langmem_adapters.tokens import approximate_tokens, message_tokens, truncate, truncate_content, truncate_middle
+from langmem_adapters.tokens import (
+    approximate_tokens,
+    message_tokens,
+    truncate,
+    truncate_content,
+    truncate_middle,
+    truncate_start,
+)
 
 TEXTS = st.text(st.sampled_from("ab \n\t床é🙂\ud800"), max_size=200)
 
@@ -173,6 +180,38 @@ def test_the_beginning_and_the_end_stay() -> None:
     assert kept.startswith("begin x")
     assert kept.endswith("x end")
     assert "\n[…]\n" in kept
+
+
+def test_the_end_is_counted_as_it_is_read() -> None:
+    def counter(text: str) -> int:
+        words = text.split()
+        return sum(1 if word in "where is the bike" else len(word) for word in words)
+
+    text = "where is the bike " * 100
+    assert truncate_start(text.strip(), 4, counter) == "where is the bike"
+    kept = truncate_middle(text, 44, counter)
+    assert 42 <= counter(kept) <= 44
+
+
+def counted_bytes(text: str) -> int:
+    return len(text.encode())
+
+
+def test_a_mark_of_a_cut_does_not_stand_alone() -> None:
+    assert truncate_middle("🚲🚲🚲🚲", 12, counted_bytes) == "🚲🚲🚲"
+
+
+def test_a_text_stays_where_the_longest_has_too_long_characters() -> None:
+    assert truncate_content([{"type": "text", "text": "🚲🚲🚲"}, "bell"], 1, counted_bytes) == ["b"]
+
+
+def test_the_longest_end_stays_that_fits() -> None:
+    assert truncate_start("one two three", 2) == "three"
+    assert truncate_start("one twofold", 2) == "twofold"
+    assert truncate_start("x" * 100, 2) == "x" * 8
+    assert truncate_start("床前明月光", 3) == "明月光"
+    assert truncate_start("anything", 0) == ""
+    assert truncate_start("any", 1) == "any"
 
 
 @pytest.mark.parametrize(

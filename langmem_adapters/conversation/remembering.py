@@ -124,10 +124,11 @@ def recalled_message(
     matches: Sequence[Recalled], heading: str, budget: int | None, counter: TokenCounter
 ) -> Message | None:
     """Memories as one message, in the order in which they were said; if too long, the best that fit the budget."""
-    if budget is None:
-        return _as_message(matches, heading) if matches else None
-    fitting: list[Recalled] = []
+    message = _as_message(matches, heading) if matches else None
+    if message is None or budget is None or message_tokens(message, counter) <= budget:
+        return message
     message = None
+    fitting: list[Recalled] = []
     for match in matches:
         extended = _as_message([*fitting, match], heading)
         if message_tokens(extended, counter) <= budget:  # a long memory does not keep out shorter ones

@@ -12,7 +12,14 @@ from langmem_adapters.flow import Flow
 from langmem_adapters.model import Message
 from langmem_adapters.prompts import Prompts
 from langmem_adapters.text import INDENT, as_text
-from langmem_adapters.tokens import TokenCounter, approximate_tokens, count_tokens, truncate, truncate_middle
+from langmem_adapters.tokens import (
+    TokenCounter,
+    approximate_tokens,
+    count_tokens,
+    truncate,
+    truncate_middle,
+    truncate_start,
+)
 from langmem_adapters.validation import check_count
 
 WINDOW_TOKENS = 3000
@@ -143,7 +150,7 @@ def _pieces(text: str, size: int, counter: TokenCounter) -> Iterator[str]:
 def _last_words(text: str, tokens: int, counter: TokenCounter) -> str:
     """The last words of a text, at most so many tokens; indented if they do not begin a line."""
     tail = text[max(len(text) - _MAX_CHARS_PER_TOKEN * tokens, 0) :]
-    ending = truncate(tail[::-1], tokens, counter)[::-1]
+    ending = truncate_start(tail, tokens, counter)
     before = text.removesuffix(ending)
     continues_line = bool(ending and before) and not before.endswith("\n")
     return INDENT + ending if continues_line else ending
