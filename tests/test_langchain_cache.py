@@ -1614,6 +1614,32 @@ def test_c4_a_setting_that_is_changed_while_a_model_is_asked_counts(
     assert inner.asked == (2 if wrapped else 3)
 
 
+@pytest.mark.parametrize("is_warm", [False, True])
+def test_c4_a_setting_that_is_replaced_counts_in_a_model_whose_own_messages_get_ids(*, is_warm: bool) -> None:
+    class Styled(FakeMessagesListChatModel):
+        style: str = "plain"
+        _meanwhile: list[Callable[[], object]] = PrivateAttr(default_factory=list)
+
+        def _generate(self, *_: Any, **__: Any) -> ChatResult:
+            self.responses[0].content = self.style
+            answered = ChatResult(generations=[ChatGeneration(message=self.responses[0])])
+            if self._meanwhile:
+                self._meanwhile.pop()()
+            return answered
+
+    model = Styled(responses=[AIMessage("")], cache=ExperienceCache(store=MemoryStore()))
+    if is_warm:
+        model.invoke("Hello")
+
+    def call_and_change() -> None:  # a call in flight while the setting is changed, and another one after it
+        model._meanwhile.append(lambda: setattr(model, "style", "rude"))
+        model.invoke("Hi")
+
+    model._meanwhile.append(call_and_change)
+    model.invoke("Hi")
+    assert [model.invoke("Hi").content for _ in range(3)] == ["rude"] * 3
+
+
 def _count(model: Any) -> None:
     model.asked += 1
 
