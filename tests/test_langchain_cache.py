@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import _thread
 import asyncio
+import contextlib
 import functools
 import json
 import logging
@@ -1611,6 +1612,166 @@ def test_c4_a_setting_that_is_changed_while_a_model_is_asked_counts(
     setattr(inner, name, Meanwhile.model_fields[name].default)
     assert [model.invoke("Hi").content for _ in range(3)] == ["plain 0"] * 3
     assert inner.asked == (2 if wrapped else 3)
+
+
+@pytest.mark.parametrize("is_warm", [False, True])
+def test_c4_a_setting_that_is_replaced_counts_in_a_model_whose_own_messages_get_ids(*, is_warm: bool) -> None:
+    class Styled(FakeMessagesListChatModel):
+        style: str = "plain"
+        _meanwhile: list[Callable[[], object]] = PrivateAttr(default_factory=list)
+
+        def _generate(self, *_: Any, **__: Any) -> ChatResult:
+            self.responses[0].content = self.style
+            answered = ChatResult(generations=[ChatGeneration(message=self.responses[0])])
+            if self._meanwhile:
+                self._meanwhile.pop()()
+            return answered
+
+    model = Styled(responses=[AIMessage("")], cache=ExperienceCache(store=MemoryStore()))
+    if is_warm:
+        model.invoke("Hello")
+
+    def call_and_change() -> None:  # a call in flight while the setting is changed, and another one after it
+        model._meanwhile.append(lambda: setattr(model, "style", "rude"))
+        model.invoke("Hi")
+
+    model._meanwhile.append(call_and_change)
+    model.invoke("Hi")
+    assert [model.invoke("Hi").content for _ in range(3)] == ["rude"] * 3
+
+
+def _count(model: Any) -> None:
+    model.asked += 1
+
+
+def _counted(method: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(method)
+    def counting(self: Any, *args: Any, **kwargs: Any) -> Any:
+        self.asked += 1
+        return method(self, *args, **kwargs)
+
+    return counting
+
+
+@contextlib.contextmanager
+def _counting(model: Any) -> Iterator[None]:
+    model.asked += 1
+    yield
+
+
+class _Counter:
+    def __init__(self, model: Any) -> None:
+        self.model = model
+
+    def add(self) -> None:
+        self.model.asked += 1
+
+
+class _Asked(BaseChatModel):
+    asked: int = 0
+
+    @property
+    def _llm_type(self) -> str:
+        return "asked"
+
+    @property
+    def calls(self) -> int:
+        return self.asked
+
+    @calls.setter
+    def calls(self, value: int) -> None:
+        self.asked = value
+
+    @staticmethod
+    def count(model: _Asked) -> None:
+        model.asked += 1
+
+    def count_one(self) -> None:
+        self.asked += 1
+
+    def _generate(self, messages: list[BaseMessage], *_: Any, **__: Any) -> ChatResult:
+        return ChatResult(generations=[ChatGeneration(message=AIMessage(f"{messages[0].content}!"))])
+
+
+class _AskedByFunction(_Asked):
+    def _generate(self, *args: Any, **kwargs: Any) -> ChatResult:
+        _count(self)
+        return super()._generate(*args, **kwargs)
+
+
+class _AskedByDecorator(_Asked):
+    @_counted
+    def _generate(self, *args: Any, **kwargs: Any) -> ChatResult:
+        return super()._generate(*args, **kwargs)
+
+
+class _AskedByContext(_Asked):
+    def _generate(self, *args: Any, **kwargs: Any) -> ChatResult:
+        with _counting(self):
+            return super()._generate(*args, **kwargs)
+
+
+class _AskedByObject(_Asked):
+    def _generate(self, *args: Any, **kwargs: Any) -> ChatResult:
+        _Counter(self).add()
+        return super()._generate(*args, **kwargs)
+
+
+class _AskedByProperty(_Asked):
+    def _generate(self, *args: Any, **kwargs: Any) -> ChatResult:
+        self.calls += 1
+        return super()._generate(*args, **kwargs)
+
+
+class _AskedByStaticMethod(_Asked):
+    def _generate(self, *args: Any, **kwargs: Any) -> ChatResult:
+        self.count(self)
+        return super()._generate(*args, **kwargs)
+
+
+class _AskedByName(_Asked):
+    def _generate(self, *args: Any, **kwargs: Any) -> ChatResult:
+        getattr(self, "count_one")()  # noqa: B009 - as of a name that is chosen
+        return super()._generate(*args, **kwargs)
+
+
+class _AskedByKeyword(_Asked):
+    def _generate(self, *args: Any, **kwargs: Any) -> ChatResult:
+        self.__dict__.update(asked=self.asked + 1)
+        return super()._generate(*args, **kwargs)
+
+
+def _counted_by_objects_of_a_closure() -> type[_Asked]:
+    class Loud(_Counter):
+        def add(self) -> None:
+            super().add()
+
+        def quiet(self) -> Any:
+            return Quiet(self.model)
+
+    class Quiet(Loud):
+        def add(self) -> None:
+            super().add()
+
+        def loud(self) -> Any:
+            return Loud(self.model)
+
+    class _AskedByClosure(_Asked):
+        def _generate(self, *args: Any, **kwargs: Any) -> ChatResult:
+            Loud(self).add()
+            return super()._generate(*args, **kwargs)
+
+    return _AskedByClosure
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+@pytest.mark.parametrize("kind", [*_Asked.__subclasses__(), _counted_by_objects_of_a_closure()])
+def test_a_model_that_counts_its_calls_outside_of_its_methods_is_served(kind: type[_Asked], *, wrapped: bool) -> None:
+    cache = ExperienceCache(store=MemoryStore())
+    inner = kind() if wrapped else kind(cache=cache)
+    model = CachedChatModel(inner, cache) if wrapped else inner
+    assert [model.invoke(said).content for said in "abaab"] == ["a!", "b!", "a!", "a!", "b!"]
+    assert (inner.asked, cache.stats()["hits"]) == (2, 3)
 
 
 @pytest.mark.parametrize("wrapped", [False, True])

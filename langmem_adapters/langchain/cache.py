@@ -275,14 +275,17 @@ class ExperienceCache(Shared, CachedModel, BaseCache):
     def _request(self, prompt: str, llm_string: str, *, was_asked: bool = False) -> Request:
         """The request, completed with what only its caller knows; its key is "" if others might be mistaken for it."""
         try:
-            complete, has_changed_within = complete_llm_string(llm_string, was_asked=was_asked)
+            complete, snapshot = complete_llm_string(llm_string, was_asked=was_asked)
             full_llm_string = with_class_fields(complete)
             check_self_contained(prompt, full_llm_string)
         except SerializationError as error:
             self._warn("requests without a key bypass the cache", error)
             return Request(prompt, llm_string, "")
-        call = 0 if has_changed_within else id(llm_string)
-        return Request(prompt, full_llm_string, request_key(prompt, full_llm_string), call)
+        key = request_key(prompt, full_llm_string)
+        if snapshot is None:
+            return Request(prompt, full_llm_string, key, id(llm_string))
+        state = (snapshot.replacements, snapshot.has_changed_within)
+        return Request(prompt, full_llm_string, key, id(llm_string), *state)
 
     def _look_up(self, tenant_cache: TenantCache, request: Request) -> Flow[list[Generation] | None]:
         return tenant_cache.answers.look_up(request)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dis
-import inspect
 import types
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
@@ -22,6 +21,7 @@ _ASKING_METHODS = (
 )
 _ADDING_METHODS = {"add", "append", "extend", "insert", "update"}
 _SETTING_NAMES = {"setattr", "__setattr__", "__dict__"}  # ways to set an attribute whose name is a text
+_FRAMEWORKS = {"abc", "builtins", "langchain_core", "pydantic", "typing"}  # these set nothing of a class made with them
 _COPYING_OPERATIONS = ("COPY", "DUP_TOP")  # of the object on top, which only += of an attribute needs twice
 _ATTRIBUTE_OPERATIONS = ("ATTR", "METHOD", *_COPYING_OPERATIONS)  # in the names of those that use one of an object
 _LOOKING_FUNCTIONS = ("isinstance", "len")  # these tell nothing of what is in a list
@@ -61,15 +61,24 @@ def is_only_added_to(model: BaseModel, name: str) -> bool:
 
 @lru_cache(maxsize=256)
 def is_set_while_asked(kind: type, name: str) -> bool:
-    """Whether the code that runs while a model of this class is asked sets an attribute of this name."""
-    return any(_sets(code, name) for _, code in _asking_code(kind))
+    """Whether the code that runs while a model of this class is asked sets an attribute of this name.
+
+    That is also the code of decorators, functions and classes of the same packages, which may be given the model.
+    """
+    return any(_sets(code, name) for _, code in _asking_code(kind, beyond_methods=True))
 
 
 def _sets(code: types.CodeType, name: str) -> bool:
-    if name in code.co_consts and not _SETTING_NAMES.isdisjoint(code.co_names):
+    if name in _texts(code) and not _SETTING_NAMES.isdisjoint(code.co_names):
         return True
     steps = dis.get_instructions(code) if name in code.co_names else ()
     return any((step.opname, step.argval) == ("STORE_ATTR", name) for step in steps)
+
+
+def _texts(code: types.CodeType) -> set[str]:
+    """The texts that stand in code, and the names of its keyword arguments."""
+    groups = (constant if isinstance(constant, tuple) else (constant,) for constant in code.co_consts)
+    return {text for group in groups for text in group if isinstance(text, str)}
 
 
 def _begins_empty(field: FieldInfo) -> bool:
@@ -119,32 +128,68 @@ def _gives_away(steps: Sequence[dis.Instruction], variable: str, *, is_cell: boo
     )
 
 
-def _asking_code(kind: type) -> Iterator[tuple[str, types.CodeType]]:
+def _asking_code(kind: type, *, beyond_methods: bool = False) -> Iterator[tuple[str, types.CodeType]]:
     """The code of the methods in which a model is asked, of those that these name, and of what stands in them.
 
-    Each with the name that it gives the model.
+    Each with the name that it gives the model. With ``beyond_methods``, also what else of the model's packages is
+    named there, what methods are wrapped in, and methods that are found by a text.
     """
-    pending_names = [*_ASKING_METHODS]
-    seen_names = {*pending_names}
-    while pending_names:
-        name = pending_names.pop()
-        for member in (vars(cls).get(name) for cls in kind.__mro__):
-            pending = [(code.co_varnames[0], code) for code in _codes_of(member) if code.co_argcount]
-            while pending:
-                owner, code = pending.pop()
+    packages = {_package(cls) for cls in kind.__mro__} - _FRAMEWORKS
+    pending = [member for name in _ASKING_METHODS for member in _members(kind, name)]
+    seen_names, seen_functions = {*_ASKING_METHODS}, set[types.FunctionType]()
+    while pending:
+        functions = {*_functions_of(pending.pop(), kind, beyond_methods=beyond_methods)} - seen_functions
+        seen_functions |= functions
+        for function in functions:
+            owner = next(iter(function.__code__.co_varnames), "")
+            pending_code = [function.__code__] if beyond_methods or function.__code__.co_argcount else []
+            while pending_code:
+                code = pending_code.pop()
                 yield owner, code
-                pending += [(owner, constant) for constant in code.co_consts if isinstance(constant, types.CodeType)]
-                pending_names += {*code.co_names} - seen_names
-                seen_names.update(code.co_names)
+                pending_code += [constant for constant in code.co_consts if isinstance(constant, types.CodeType)]
+                names = {*code.co_names, *(_texts(code) if beyond_methods else ())} - seen_names
+                seen_names |= names
+                pending += [member for name in names for member in _members(kind, name)]
+                if beyond_methods:
+                    named = map(function.__globals__.get, code.co_names)
+                    pending += [value for value in named if _package(value) in packages]
 
 
-def _codes_of(member: Any) -> Iterator[types.CodeType]:
-    """The code of a method or a property, and of what it is wrapped around.
+def _members(kind: type, name: str) -> Iterator[Any]:
+    return (vars(cls)[name] for cls in kind.__mro__ if name in vars(cls))
+
+
+def _package(value: Any) -> str:
+    """The package of a function or class; "" of anything else."""
+    return str(value.__module__).partition(".")[0] if isinstance(value, types.FunctionType | type) else ""
+
+
+def _functions_of(member: Any, kind: type, *, beyond_methods: bool) -> Iterator[types.FunctionType]:
+    """The functions of a method, a property or another class than the model's, and what these are wrapped around.
 
     LlamaIndex's decorators leave nothing of a method but a variable of their closure.
     """
-    function = member.fget if isinstance(member, property) else getattr(member, "func", member)
-    if isinstance(function, types.FunctionType):
-        wrapper = inspect.unwrap(function)
-        functions = [wrapper, *(value for _, value in closure_contents(wrapper))]
-        yield from (one.__code__ for one in functions if isinstance(one, types.FunctionType))
+    pending = [member.fget if isinstance(member, property) else getattr(member, "func", member)]
+    if beyond_methods:
+        pending += [getattr(member, "fset", None), getattr(member, "__func__", None)]
+        pending += _members_of_other(member, kind)
+    seen = set[types.FunctionType]()
+    while pending:
+        function = pending.pop()
+        if not isinstance(function, types.FunctionType) or function in seen:
+            continue
+        seen.add(function)
+        wrapped = getattr(function, "__wrapped__", None)
+        pending.append(wrapped)
+        if beyond_methods or wrapped is None:
+            yield function
+            values = [value for _, value in closure_contents(function)]
+            yield from (value for value in values if isinstance(value, types.FunctionType))
+            for value in values if beyond_methods else ():
+                pending += _members_of_other(value, kind)
+
+
+def _members_of_other(value: Any, kind: type) -> list[Any]:
+    """What stands in a class and in those that it extends, if they are none of the model's."""
+    classes = (cls for cls in (value.__mro__ if isinstance(value, type) else ()) if not issubclass(kind, cls))
+    return [getattr(member, "__func__", member) for cls in classes for member in vars(cls).values()]

@@ -43,26 +43,30 @@ class Request(NamedTuple):
     """A request as LangChain shows it to a cache, and its key.
 
     ``call`` tells apart calls that ask the same at the same time: LangChain gives a cache the very same string object
-    about the model at lookup and at update, and in another call another object, which may be equal.
+    about the model at lookup and at update, and in another call another object, which may be equal. By then, what the
+    model holds may have changed within, as a stand-in's own messages get their ids; no setting may have been replaced.
     """
 
     prompt: str
     llm_string: str
     key: str
     call: int = 0
+    replacements: int = 0  # of settings of the model, until then
+    has_changed_within: bool = False
     examples: Sequence[Experience] = ()  # of similar requests, if examples are wanted
 
 
 class _Pending(NamedTuple):
-    """A request in flight: its key, when its latest call began, and how many calls it has."""
+    """A request in flight, when its latest call began, and how many calls it has."""
 
     key: str
+    replacements: int
     start_mark: StartMark | None
     started: float
     calls: int
 
 
-_NOT_PENDING = _Pending("", None, math.inf, 0)
+_NOT_PENDING = _Pending("", 0, None, math.inf, 0)
 
 
 class Answers(SingleFlightAnswers):
@@ -139,12 +143,13 @@ class Answers(SingleFlightAnswers):
             return answer
         if call.keeps:
             for name in ((hash(request.prompt), request.call), (request.key, 0)):
-                self._note_pending(name, call)
+                self._note_pending(name, request.replacements, call)
         return None
 
-    def _note_pending(self, name: tuple[str | int, int], call: Invocation) -> None:
+    def _note_pending(self, name: tuple[str | int, int], replacements: int, call: Invocation) -> None:
         """Note a request in flight, as the newest; beyond the bound, the oldest is forgotten: its call has failed."""
-        pending = _Pending(call.key, call.start_mark, call.started, self._pending.pop(name, _NOT_PENDING).calls + 1)
+        calls = self._pending.pop(name, _NOT_PENDING).calls + 1
+        pending = _Pending(call.key, replacements, call.start_mark, call.started, calls)
         while len(self._pending) >= _MAX_PENDING:
             with suppress(KeyError, RuntimeError):  # another thread forgets it, too
                 del self._pending[next(iter(self._pending))]
@@ -166,11 +171,12 @@ class Answers(SingleFlightAnswers):
             return None
         own = self._take_pending((hash(request.prompt), request.call))
         latest = self._take_pending((own.key or request.key, 0))
-        if own.calls and own.key != request.key:
+        has_changed_within = request.has_changed_within and own.replacements == request.replacements
+        if own.calls and own.key != request.key and not has_changed_within:
             self._counts.add("refused")
             return None
         # The latest call with this key counts if update gets another string object than lookup.
-        _, mark, started, _ = own if own.calls else latest
+        _, _, mark, started, _ = own if own.calls else latest
         arguments = {"prompt": request.prompt, "llm_string": request.llm_string}
         call = Invocation(request, {}, key=request.key, key_arguments=arguments, start_mark=mark, started=started)
         call.keeps = self.pool.writes and not self._calls._rules.is_judging  # noqa: SLF001 - as its calls do

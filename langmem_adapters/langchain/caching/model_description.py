@@ -73,10 +73,10 @@ def tracked_call(model: BaseLanguageModel[Any]) -> Iterator[None]:
             _take_snapshot(model, was_asked=True)
 
 
-def complete_llm_string(llm_string: str, *, was_asked: bool = False) -> tuple[str, bool]:
+def complete_llm_string(llm_string: str, *, was_asked: bool = False) -> tuple[str, FieldSnapshot | None]:
     """:func:`with_omitted_parts` for the calling model, found in the stack: LangChain shows a cache only this text.
 
-    Also whether what the model holds has changed within while it was asked, as a stand-in's own messages get their ids.
+    Also the snapshot of its fields, if one was needed.
     For a completion model, the text has neither the parameters of the call nor those that are bound to the model.
     Raises SerializationError if one of these is not data: its text might be that of another value, too.
     """
@@ -93,11 +93,10 @@ def complete_llm_string(llm_string: str, *, was_asked: bool = False) -> tuple[st
                 llm_string = _with_parameter_values(llm_string, parameters)
             elif parameters:
                 llm_string = _appended(llm_string, "given", fingerprint(identity(parameters)))
-            snapshot: FieldSnapshot | None = model.__dict__.get(_SNAPSHOT_KEY)
-            return llm_string, snapshot is not None and snapshot.has_changed_within
+            return llm_string, model.__dict__.get(_SNAPSHOT_KEY)
         frame = frame.f_back
         frames_left -= 1
-    return llm_string, False
+    return llm_string, None
 
 
 def with_omitted_parts(model: BaseLanguageModel[Any], llm_string: str, parameters: Mapping[str, Any]) -> str:
@@ -203,10 +202,11 @@ def _take_snapshot(model: BaseLanguageModel[Any], *, was_asked: bool = False, en
             return old
         names = old.comparable.keys() | comparable.keys()
         changed = {name for name in names if differs(old.comparable.get(name), comparable.get(name))}
+        same = {name for name in changed if values.get(name) is old.values.get(name)}
         if was_asked:
-            same = {name for name in changed if values.get(name) is old.values.get(name)}
             new.bookkeeping |= {name for name in changed if _may_be_bookkeeping(model, name, is_same=name in same)}
             new.has_changed_within = not same <= new.bookkeeping
+        new.replacements = old.replacements + (not changed <= same | new.bookkeeping)
         is_described = changed <= new.bookkeeping
         if is_described and new.bookkeeping == old.bookkeeping:
             new.omitted = old.omitted
