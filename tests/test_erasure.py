@@ -555,7 +555,7 @@ def test_a_file_on_a_disk_that_does_not_answer_is_reported(tmp_path: Path, monke
     memory = LongTermMemory(MemoryStore(), index, user=ADA)
     memory.add([Message(role="user", content=MARK)])
     memory.flush()
-    stat: Any = os.stat
+    stat = os.stat
 
     def fail(path: Any, **options: Any) -> os.stat_result:
         if str(path).endswith("index.db"):
