@@ -468,6 +468,32 @@ def test_two_processes_whose_locks_were_removed_between_them_do_not_write_over_e
     )
 
 
+@pytest.mark.skipif(sys.gettrace() is not None, reason="the trace function is needed here")
+def test_one_thread_may_open_a_file_whatever_another_one_has_noted_of_it_as_yet(tmp_path: Path) -> None:
+    path, seen = tmp_path / "t.db", list[list[str]]()
+    first = Database(path, schema=_SCHEMA, name="t")
+    add(first, "old")
+
+    def open_between(frame: FrameType, event: str, _: object) -> Any:
+        if frame.f_code is not FileLocation.note_wal.__code__:
+            return None
+        frame.f_trace_opcodes = True
+        if event == "opcode":  # as if the system had this thread wait here
+            seen.append(as_others_see_it(path))
+        return open_between
+
+    second = Database(path, schema=_SCHEMA, name="t")
+    sys.settrace(open_between)
+    try:
+        assert rows(second) == ["old"]
+    finally:
+        sys.settrace(None)
+        first.close()
+        second.close()
+    assert len(seen) > 10
+    assert all(each == ["old"] for each in seen)
+
+
 def another_process_has_it(path: Path) -> list[str]:
     """All rows, as a process sees them that then closes the file, and is the last one if SQLite knows of no other."""
     look = "import sqlite3, sys; print(*(x for x, in sqlite3.connect(sys.argv[1]).execute('SELECT x FROM t')))"

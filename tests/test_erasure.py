@@ -550,6 +550,23 @@ def test_a_folder_that_may_not_be_entered_is_reported_and_the_same_call_goes_on(
         assert MARK.encode() not in Path(folder, "index.db").read_bytes()
 
 
+def test_a_file_on_a_disk_that_does_not_answer_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    index = LexicalIndex(tmp_path / "index.db")
+    memory = LongTermMemory(MemoryStore(), index, user=ADA)
+    memory.add([Message(role="user", content=MARK)])
+    memory.flush()
+    stat = os.stat
+
+    def fail(path: Any, **options: Any) -> os.stat_result:
+        if str(path).endswith("index.db"):
+            raise OSError(errno.ESTALE, "Stale file handle")
+        return stat(path, **options)
+
+    monkeypatch.setattr(os, "stat", fail)
+    with pytest.raises(SearchError, match=r"longterm failed .*index\.db"):
+        delete_user(MemoryStore(), [index], user=ADA)  # the store has lost it, by an earlier call
+
+
 @pytest.mark.parametrize("damaged", ["the beginning", "the rest"])
 @pytest.mark.parametrize("disposable", [False, True])
 def test_where_the_file_of_an_index_is_damaged_all_else_goes(

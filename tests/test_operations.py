@@ -905,6 +905,39 @@ def test_a_copy_that_expires_just_before_its_values_are_put_goes_as_the_source_h
     assert not target.get(NS)
 
 
+def test_a_copy_of_values_that_expires_just_before_entries_are_added_goes_as_the_source_has_lost_it(
+    clock: FakeClock,
+) -> None:
+    source, target = MemoryStore(clock=clock), MemoryStore(clock=clock)
+    source.write(NS, put={"title": b"t"}, ttl=10)
+    with pytest.raises(KeyboardInterrupt):
+        Migration(source, target, progress=interrupt).run()
+    source.append(NS, [("a", b"1")])
+    append: Any = target.append
+
+    def expire_first(namespace: tuple[str, ...], *args: Any, **options: Any) -> Any:
+        clock.advance(11 * (namespace == NS))
+        appended = append(namespace, *args, **options)
+        source.clear(NS)
+        return appended
+
+    target.append = expire_first  # type: ignore[method-assign]
+    assert Migration(source, target).run().removed == 1
+    assert not ends(target, NS)
+
+
+@pytest.mark.parametrize("filled_by", [{"put": {"title": b"t"}}, {}])
+def test_a_copy_that_has_expired_in_both_stores_does_not_count_as_removed(
+    filled_by: dict[str, Any], clock: FakeClock
+) -> None:
+    source, target = MemoryStore(clock=clock), MemoryStore(clock=clock)
+    source.write(NS, **filled_by, ttl=10)
+    with pytest.raises(KeyboardInterrupt):
+        Migration(source, target, progress=interrupt).run()
+    clock.advance(11)
+    assert Migration(source, target).run().removed == 0
+
+
 def test_what_has_grown_since_it_was_copied_is_added_to(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(paging, "PAGE_SIZE", 2)
     monkeypatch.setattr(migration, "FIRST_PAGE_SIZE", 2)

@@ -355,6 +355,19 @@ async def test_where_no_thread_can_be_started_the_caller_is_told(thread_limit: l
     await auntil(lambda: workers._pool()._running == 0)  # and not below, which would let more compute at a time
 
 
+@pytest.mark.usefixtures("thread_limit")
+async def test_where_the_interpreter_starts_no_thread_the_caller_is_not_told_of_a_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def start(*_: Any) -> int:  # as Python 3.12 at its end
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+
+    monkeypatch.setattr(_thread, "start_new_thread", start)
+    with pytest.raises(StoreUnavailable) as caught:
+        await arun(_sum())
+    assert str(caught.value) == "no thread can be started (can't create new thread at interpreter shutdown)"
+
+
 @pytest.mark.parametrize("where", ["plain code", "a blocking call"])
 async def test_where_no_other_thread_can_be_started_those_that_are_there_do_the_work(
     where: str, thread_limit: list[int]

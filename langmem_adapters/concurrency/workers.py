@@ -315,7 +315,9 @@ def start(flow: Flow[Any], answer: Answer, context: contextvars.Context) -> Job:
     try:
         _pool(job.depth).submit(job)
     except RuntimeError as error:
-        raise StoreUnavailable(f"no thread can be started ({error}): raise the limit (ulimit -u, or pids)") from error
+        has_limit = "can't start" in str(error)  # or the interpreter ends, or is one that has no such threads
+        advice = ": raise the limit (ulimit -u, or pids)" if has_limit else ""
+        raise StoreUnavailable(f"no thread can be started ({error}){advice}") from error
     return job
 
 

@@ -164,7 +164,8 @@ class FileLocation:
         """Remember the identities of the -wal and the -shm, once the file was read."""
         file = self.file  # resolving a link takes longer than the rest of is_current
         connection.wal_path, connection.shm_path = f"{file}-wal", f"{file}-shm"
-        connection.wal, connection.shm = _identity(connection.wal_path), _identity(connection.shm_path)
+        connection.shm = _identity(connection.shm_path)
+        connection.wal = _identity(connection.wal_path)  # last: with it, other threads compare both
         self._latest_connection = weakref.ref(connection)
 
     def is_current(self, connection: Connection) -> bool:

@@ -95,6 +95,8 @@ def is_missing(path: str) -> bool:
     """Whether nothing is there; False if that cannot be seen, as in a folder that may not be entered."""
     try:
         os.stat(path)  # noqa: PTH116 - Path's answer for a folder that may not be entered depends on Python's version
-    except OSError as error:
-        return not isinstance(error, PermissionError)
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:  # it may be there, such as on a disk or a server that does not answer
+        pass
     return False

@@ -197,8 +197,9 @@ class Migration:
                 yield from self._record_states(namespace, state, after, alone.hexdigest_with({}))
                 state = after
                 entries = [(item.id, item.data) for item in missing]
-                appended = yield from step(self._target.append, namespace, entries, ttl=ttl)
-                if appended.total != digest.total:
+                keys = [*values][:1]
+                appended = yield from step(self._target.append, namespace, entries, keys=keys, ttl=ttl)
+                if appended.total < digest.total or len(appended.values) < len(keys):
                     return  # the copy has expired just now: the next round begins it anew
         source_values = yield from step(self._source.get, namespace)
         after = digest.hexdigest_with(values | source_values)
@@ -232,8 +233,9 @@ class Migration:
         namespace = decode_namespace(name)
         if (yield from step(self._source.dates, namespace)) is not None:
             return False
+        exists = (yield from step(self._target.dates, namespace)) is not None  # it may have expired there too
         target_content = yield from _read_content(self._target, namespace)
-        is_unchanged_copy = target_content.digest in (yield from self._recorded_states(namespace))
+        is_unchanged_copy = exists and target_content.digest in (yield from self._recorded_states(namespace))
         if is_unchanged_copy:
             yield from step(self._target.clear, namespace)
         yield from step(self._target.write, self._journal, delete=[name])
