@@ -14,7 +14,7 @@ _ABOUT_LETTERS = re.compile(
 _ABOUT_MANNERS = re.compile(
     r"\b(?:(?:im)?polite\w*|courte\w+|rude\w*|tone of (?:the|this|that)|greet\w*|word count|"
     r"(?:count|how many|number of) (?:the )?(?:words?|letters?|characters?|tokens?)|commas?|"
-    r"(?:in)?formal\w*|(?:british|american) (?:english|spelling)|contractions?|dialect|slang|abbreviations?)\b"
+    r"(?:in)?formal(?:ity|ly)?|(?:british|american) (?:english|spelling)|contractions?|dialect|slang|abbreviations?)\b"
 )
 _ABOUT_WORDS = re.compile(
     r"\b(?:translat\w+|proofread\w*|spell\w*|spelt|misspel\w+|grammar|grammatical\w*|typos?|capitali[sz]\w+|"
@@ -24,7 +24,12 @@ _ABOUT_WORDS = re.compile(
     r"(?:in|of|is) (?:the|this|that) (?:following )?sentence|how (?:do|does|would|can) (?:you|i|we|one) say)\b|"
     r"^\W*(?:please )?(?:complete|continue|correct|edit|fill|finish|fix)\b[^:\n]*[:\n]"
 )
-_TEXT_START = re.compile(r"[:\n]|\?(?=\s+\S)")
+_TEXT_START = re.compile(
+    r"[:\n]|(?:\b(?:this|these|that|it|following|there(?=\?)|(?:my|the) (?:e-?mail|letter|message|sentence|text|tone))|"
+    r"^(?:any|\w+ or))\b[^?:\n]*\?(?=\s+\S)",
+    re.IGNORECASE,
+)
+"""Where a given text may start: after a question only if it is about one."""
 _WORD = re.compile(r"[^\W_]+(?:['-][^\W_]+)*")
 
 
@@ -34,7 +39,7 @@ class Wording(NamedTuple):
     words: frozenset[str] = frozenset()
     """All words except stop words, courtesies and those of the instruction."""
     given: tuple[str, ...] = ()
-    """The text that follows a colon, a question mark or a line end, exactly, without punctuation at its end."""
+    """The text that follows a colon, a line end or a question about it, exactly, without punctuation at its end."""
 
 
 def wording_of(text: str) -> Wording:
