@@ -24,12 +24,13 @@ _ABOUT_WORDS = re.compile(
     r"(?:in|of|is) (?:the|this|that) (?:following )?sentence|how (?:do|does|would|can) (?:you|i|we|one) say)\b|"
     r"^\W*(?:please )?(?:complete|continue|correct|edit|fill|finish|fix)\b[^:\n]*[:\n]"
 )
-_TEXT_START = re.compile(
-    r"[:\n]|(?:\b(?:this|these|that|it|following|there(?=\?)|(?:my|the) (?:e-?mail|letter|message|sentence|text|tone))|"
-    r"^(?:any|\w+ or))\b[^?:\n]*\?(?=\s+\S)",
+_TEXT_START = re.compile(r"[:\n]|\?(?=\s+\S)")
+_ASKS_ABOUT_TEXT = re.compile(
+    r"\b(?:this|these|that|it|following|there$|(?:my|the) (?:e-?mail|letter|message|sentence|text|tone))\b|"
+    r"^(?:any|\w+ or)\b",
     re.IGNORECASE,
 )
-"""Where a given text may start: after a question only if it is about one."""
+"""A question that a given text may follow."""
 _WORD = re.compile(r"[^\W_]+(?:['-][^\W_]+)*")
 
 
@@ -44,7 +45,8 @@ class Wording(NamedTuple):
 
 def wording_of(text: str) -> Wording:
     """The wording of a request about words; empty for any other request."""
-    lower, start = text.lower(), _TEXT_START.search(text)
+    starts = _TEXT_START.finditer(text)
+    lower, start = text.lower(), next((start for start in starts if start[0] != "?" or _is_about_text(start)), None)
     is_about_words, is_about_letters = _ABOUT_WORDS.search(lower), start and _ABOUT_LETTERS.search(lower)
     if not (is_about_words or is_about_letters or (start and _ABOUT_MANNERS.search(lower))):
         return Wording()
@@ -52,3 +54,8 @@ def wording_of(text: str) -> Wording:
     given = text[start.end() :] if start else ""
     given = given if is_about_letters else given.lower()
     return Wording(words - STOP_WORDS - POLITE_WORDS, tuple(given.strip(" .!?\n").split()))
+
+
+def _is_about_text(end: re.Match[str]) -> bool:
+    question = end.string.rfind("?", 0, end.start()) + 1
+    return bool(_ASKS_ABOUT_TEXT.search(end.string, question, end.start()))
