@@ -240,6 +240,7 @@ def _is_longer_how_to(left: Reading, right: Reading) -> bool:
 
 _DISTINGUISHING_WORDS = frozenset(("even", "other", "same"))
 _MODIFIERS = frozenset(("life", "used", "world"))
+_ADVERBS = word_set("actually also ever exactly just really still very yet")
 
 
 def _informative_words(reading: Reading, unmatched: Iterable[Word]) -> set[str]:
@@ -249,13 +250,15 @@ def _informative_words(reading: Reading, unmatched: Iterable[Word]) -> set[str]:
 def _is_distinguishing(reading: Reading, word: Word) -> bool:
     """Whether an optional word singles something out: "other people", "the mean salary", "world cup", "used cars".
 
-    Likewise where it is another action: "and help me".
+    Likewise where it is another action or thing: "and help me", "and all mails".
     """
     if word.text == "mean":
         return reading.words[word.place - 1] in ARTICLES
     if word.text in _MODIFIERS:
         return not STOP_WORDS.issuperset(reading.words[word.place + 1 : word.place + 2])
-    return word.text in _DISTINGUISHING_WORDS or "and" in reading.words[word.place - 1 : word.place]
+    return word.text in _DISTINGUISHING_WORDS or (
+        word.text not in _ADVERBS and "and" in reading.words[word.place - 1 : word.place]
+    )
 
 
 def wording(left: Reading, right: Reading, _: Alignment) -> str:

@@ -22,8 +22,11 @@ _AUXILIARIES = BE_FORMS | FINITE_VERBS
 def tense(left: Reading, right: Reading, alignment: Alignment) -> str:
     """With all else the same, present, past and future must not be exchanged, in none of the clauses.
 
-    The tense of a condition in both does not count: "if I lost it" is "if I lose it".
+    The tense of a condition in both does not count: "if I lost it" is "if I lose it". Nor may a time in the past stand
+    for one in the future, whatever else differs: "ten years ago", "in ten years".
     """
+    if _is_past_and_future(left, right) or _is_past_and_future(right, left):
+        return refusal("tense", ["ago"], ())
     if any(word.text != "will" for side in unmatched_words(left, right, alignment) for word in side):
         return ""
     left_aspects, right_aspects = _aspects(left), _aspects(right)
@@ -40,6 +43,12 @@ def tense(left: Reading, right: Reading, alignment: Alignment) -> str:
     pairs_of_clauses = zip(left_clauses, right_clauses, strict=True)
     reasons = (_clause_tense(one, other, verbs) for one, other in pairs_of_clauses if one != other)
     return next(filter(None, reasons), "")
+
+
+def _is_past_and_future(one: Reading, other: Reading) -> bool:
+    if "ago" not in one.vocabulary - other.vocabulary:
+        return False
+    return "will" in other.vocabulary - one.vocabulary or other.words.count("in") > one.words.count("in")
 
 
 def _clause_tense(left_words: list[str], right_words: list[str], verbs: list[tuple[str, str]]) -> str:

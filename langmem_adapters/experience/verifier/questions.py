@@ -69,8 +69,11 @@ TELL_ME_PATTERN = (
 
 _A_AND_B = "what is the difference between \\1 and \\2"
 _JUDGEMENTS = "dangerous|difficult|easy|hard|healthy|illegal|legal|safe"
-_CODE = r"(?:class|function|program|query|regex|script)\b"
-_LANGUAGE = r"(?!(?:a|an|are|can|do|does|explain|how|is|my|our|that|the|this|what|which|why|your)\b)[\w+#]+"
+_LANGUAGE = (
+    r"(?:bash|c|c\+\+|c#|excel|go|java|javascript|kotlin|matlab|perl|php|postgresql|powershell|python|r|ruby|rust|scala|"
+    r"shell|sql|swift|typescript)"
+)
+_CODE = rf"(?:(?:{_LANGUAGE} )?(?:function|query|regex)|{_LANGUAGE} (?:class|program|script))\b"
 _END = r"(?=[?.! ]*$)"
 WORDING_REPLACEMENTS = (
     (r"how (?:do|are) (.+?) and (.+?) (?:differ|different)(?: from (?:each other|one another))?" + _END, _A_AND_B),
@@ -111,10 +114,11 @@ WORDING_REPLACEMENTS = (
     (r"what (is|are) the purpose of (.+?)" + _END, r"what \1 \2 for"),
     (r"what is the (?:job|function) of (.+?)" + _END, r"what does \1 do"),
     (r"wh(?:at|ich) is (better|\w+er)[,:]? (.+?) or (.+?)" + _END, r"is \2 or \3 \1"),
-    (rf"(?:is|are) (?!it |there |you )(.+?) ({_JUDGEMENTS}) to (\w+)" + _END, r"is it \2 to \3 \1"),
-    (r"how much is (?=\d[\d.]* +percent\b)|(?:calculate|compute) (?=the [^.?!]*\d)", "what is "),
-    (rf"(?:write|give(?: me)?|show me|i (?:want|need)) (?:an?|some) (?=(?:[\w+#]+ ){{0,2}}{_CODE})", "write a "),
-    (rf"(?:an? )?(?=(?:{_LANGUAGE} )?{_CODE} (?:for|that|to|which)\b)", "write a "),
+    (rf"(?:is|are) (?!(?:all|it|many|most|no|some|there|you) )(.+?) ({_JUDGEMENTS}) to (\w+)" + _END,
+     r"is it \2 to \3 \1"),
+    (r"how much is (?=\d[\d.]* +percent +of\b)|(?:calculate|compute) (?=the [^.?!]*\d)", "what is "),
+    (rf"(?:give(?: me)?|show me|i (?:want|need)) (?:an?|some) (?=(?:\w+ )?{_CODE})", "write a "),
+    (rf"(?:an? )?(?={_CODE} (?:for|that|to|which)\b)", "write a "),
     (r"are there any (good|nice) ", r"what are some \1 "),
     (r"(?:what|which) painter painted ", "who painted "),
     (r"who is the owner of ", "who owns "),

@@ -29,6 +29,7 @@ def _replace_have_to(match: re.Match[str]) -> str:
 _MONTHS = "|".join(MONTHS)
 _SHORT_MONTHS = "jan|feb|apr|jun|jul|aug|sep|oct|nov|dec"
 _DAY_OR_MONTH = "|".join((*DAYS, *MONTHS))
+_PERIODS = "(?:second|minute|hour|day|week|month|year)s?"
 _ONES = "one|two|three|four|five|six|seven|eight|nine"
 _TEENS = "ten|eleven|twelve|thirteen|fourteen|fifteen|sixteen|seventeen|eighteen|nineteen"
 _TENS = "twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety"
@@ -56,12 +57,12 @@ REPLACEMENTS: tuple[tuple[str, str | Callable[[re.Match[str]], str], str], ...] 
     (r"\bgonna\b", "going to", "gonna"),
     (r"\bwanna\b", "want to", "wanna"),
     (r"\b(gim|lem)me\b", lambda match: {"gim": "give me", "lem": "let me"}[match[1]], "gimme lemme"),
-    (r"\br (?=you\b)", "are ", "r"),
-    (r"\bthe year (?=[12]\d{3}\b)", "", "year"),
+    (r"(?<!\bin )(?<!\bwith )\br (?=you\b)", "are ", "r"),
+    (r"\b(after|before|by|during|in|is|since|until|was) the year (?=[12]\d{3}\b)", r"\1 ", "year"),
     (r"\bin a single (?=(?:line|page|paragraph|sentence|step|word)\b)", "in one ", "single"),
     (rf"\bnot? more than (?=\d|(?:{_ONES}|{_TEENS}|{_TENS})\b)", "at most ", "more"),
     (rf"\bnot? (?:less|fewer) than (?=\d|(?:{_ONES}|{_TEENS}|{_TENS})\b)", "at least ", "less fewer"),
-    (r"\b(?:in )?((?:\d+|an?|one|two|three) (?:second|minute|hour|day|week|month|year)s?) from now\b", r"in \1", "now"),
+    (rf"(?<!\bfor )(?<!\bwithin )\b(?:in )?((?:\d+|an?|one|two|three) {_PERIODS}) from now\b", r"in \1", "now"),
     (r"\bw/o\b", "without", "o"),
     (r"\be-mail", "email", "e"),
     (r"\b(has|have|had) yet to\b", r"\1 not", "yet"),

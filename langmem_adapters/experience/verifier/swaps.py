@@ -54,10 +54,11 @@ _OMITTED_WORDS = word_set("like describe explain show")
 _SEQUENCE_WORDS = word_set("then afterwards afterward subsequently thereafter followed")
 """Words by which a text tells steps."""
 _MATTERS_WHERE = re.compile(
-    r"\b(?:clockwise|concatenat(?:e|es|ed|ing)|left to right|right to left|in (?:this|that) order|in a row)\b|"
-    r"\b(?:first|second|third|fourth|fifth|last|middle)\b[^:]*:"
+    r"\b(?:clockwise|concatenat(?:es|ed|ing)|(?<!\bi )concatenate|left to right|right to left|in (?:this|that) order|"
+    r"in a row)\b|"
+    r"\b(?:first|second|third|fourth|fifth|last|middle)\b(?! question)(?:[^:]+:|:(?![\w' ]{1,60}? or [\w' ]{1,60}\W*$))"
 )
-"""Requests in which the order of a list counts: which is the first of these: A, B."""
+"""Requests in which the order of a list counts: which is the first of these: A, B; not which came first: A or B."""
 _SINGULAR_VERBS = word_set("is was has does")
 _COPULAS = frozenset(("is", "are"))
 _PRONOUNS = word_set("me you him her it us them")

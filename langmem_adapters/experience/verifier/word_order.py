@@ -39,7 +39,8 @@ _NEEDING_OF = word_set("""bag barrel basket bottle bowl box bucket can cup glass
     spoon tin bank church college house kingdom museum republic school state university""")
 """Words after which "of" makes another thing: a glass of wine, a wine glass; University of Miami, Miami University."""
 _SENTENCE_END = re.compile(r"(?<=[.?!:])\s")
-_CONDITION = re.compile(rf"(^|\b(?!{ASK_PATTERN}\b)\w+\W+)(?:because|if|unless|until|while)\b([^,.;:?!]*)")
+_CONDITIONALS = word_set("because if unless until while")
+_CONDITION = re.compile(rf"(^|\b(?!{ASK_PATTERN}\b)\w+\W+)(?:{'|'.join(sorted(_CONDITIONALS))})\b([^,.;:?!]*)")
 _MIN_SENTENCES = 3  # of a text whose statements are looked at
 
 
@@ -116,7 +117,7 @@ def exchanged_statements(left: Reading, right: Reading) -> list[str]:
 
 def _conditional_words(reading: Reading) -> tuple[bool, set[str]] | None:
     """Whether a condition follows other words, and its content words; None, if there is no condition."""
-    match = _CONDITION.search(reading.text)
+    match = None if _CONDITIONALS.isdisjoint(reading.vocabulary) else _CONDITION.search(reading.text)
     if not match:
         return None
     return bool(match[1]), {stem_of(NUMBER_WORDS.get(word, word)) for word in match[2].split()} - STOP_WORDS

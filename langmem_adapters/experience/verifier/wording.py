@@ -14,7 +14,7 @@ _ABOUT_LETTERS = re.compile(
 _ABOUT_MANNERS = re.compile(
     r"\b(?:(?:im)?polite\w*|courte\w+|rude\w*|tone of (?:the|this|that)|greet\w*|word count|"
     r"(?:count|how many|number of) (?:the )?(?:words?|letters?|characters?|tokens?)|commas?|"
-    r"(?:in)?formal\w*|(?:british|american) (?:english|spelling)|contractions?|dialect|slang|abbreviations?)\b"
+    r"(?:in)?formal(?:ity|ly)?|(?:british|american) (?:english|spelling)|contractions?|dialect|slang|abbreviations?)\b"
 )
 _ABOUT_WORDS = re.compile(
     r"\b(?:translat\w+|proofread\w*|spell\w*|spelt|misspel\w+|grammar|grammatical\w*|typos?|capitali[sz]\w+|"
@@ -25,6 +25,12 @@ _ABOUT_WORDS = re.compile(
     r"^\W*(?:please )?(?:complete|continue|correct|edit|fill|finish|fix)\b[^:\n]*[:\n]"
 )
 _TEXT_START = re.compile(r"[:\n]|\?(?=\s+\S)")
+_ASKS_ABOUT_TEXT = re.compile(
+    r"\b(?:this|these|that|it|following|there$|(?:my|the) (?:e-?mail|letter|message|sentence|text|tone))\b|"
+    r"^(?:any|\w+ or)\b",
+    re.IGNORECASE,
+)
+"""A question that a given text may follow."""
 _WORD = re.compile(r"[^\W_]+(?:['-][^\W_]+)*")
 
 
@@ -34,12 +40,13 @@ class Wording(NamedTuple):
     words: frozenset[str] = frozenset()
     """All words except stop words, courtesies and those of the instruction."""
     given: tuple[str, ...] = ()
-    """The text that follows a colon, a question mark or a line end, exactly, without punctuation at its end."""
+    """The text that follows a colon, a line end or a question about it, exactly, without punctuation at its end."""
 
 
 def wording_of(text: str) -> Wording:
     """The wording of a request about words; empty for any other request."""
-    lower, start = text.lower(), _TEXT_START.search(text)
+    starts = _TEXT_START.finditer(text)
+    lower, start = text.lower(), next((start for start in starts if start[0] != "?" or _is_about_text(start)), None)
     is_about_words, is_about_letters = _ABOUT_WORDS.search(lower), start and _ABOUT_LETTERS.search(lower)
     if not (is_about_words or is_about_letters or (start and _ABOUT_MANNERS.search(lower))):
         return Wording()
@@ -47,3 +54,8 @@ def wording_of(text: str) -> Wording:
     given = text[start.end() :] if start else ""
     given = given if is_about_letters else given.lower()
     return Wording(words - STOP_WORDS - POLITE_WORDS, tuple(given.strip(" .!?\n").split()))
+
+
+def _is_about_text(end: re.Match[str]) -> bool:
+    question = end.string.rfind("?", 0, end.start()) + 1
+    return bool(_ASKS_ABOUT_TEXT.search(end.string, question, end.start()))
