@@ -60,15 +60,15 @@ class SignalValues:
         evidence, cell_of = self._evidence, self._cell_of
         term_counts: dict[int, dict[int, float]] = {number: {} for number in evidence.stretches}
         bm25: dict[int, dict[int, float]] = {number: {} for number in evidence.stretches}  # of each place
+        norms: dict[int, float] = {}  # by length
         for term, by_stretch in enumerate(evidence.postings):
             for number, postings in by_stretch.items():
                 term_counts[number][term] = sum(postings[1])
-                self._add_term(term, postings, bm25[number])
+                self._add_term(term, postings, bm25[number], norms)
         for scores in bm25.values():
-            for place, score in scores.items():
-                if place in cell_of:
-                    self._matching_places.add(place)
-                    self._scores[cell_of[place]] = score
+            for place in scores.keys() & cell_of.keys():
+                self._matching_places.add(place)
+                self._scores[cell_of[place]] = scores[place]
         best_cosines = dict.fromkeys(evidence.stretches, 0.0)
         for place in evidence.candidates if self._similar_ids else ():
             number = Evidence.stretch_of(place)
@@ -82,12 +82,20 @@ class SignalValues:
         return values
 
     def _add_term(
-        self, term: int, postings: tuple[Sequence[int], Sequence[int], Sequence[int]], scores: dict[int, float]
+        self,
+        term: int,
+        postings: tuple[Sequence[int], Sequence[int], Sequence[int]],
+        scores: dict[int, float],
+        norms: dict[int, float],
     ) -> None:
         """Add a term to the scores of the places that have it, and count it in their cells."""
         idf, cell_of, counts_by_cell = self._evidence.idf[term], self._cell_of, self._term_counts[term]
         places, counts, lengths = postings
-        for place, count, norm in zip(places, counts, _bm25_norms(lengths, self._evidence.average), strict=True):
+        for place, count, length in zip(places, counts, lengths, strict=True):
+            norm = norms.get(length)
+            if norm is None:
+                [norm] = _bm25_norms([length], self._evidence.average)
+                norms[length] = norm
             scores[place] = scores.get(place, 0.0) + idf * count / (count + norm)
             if place in cell_of:
                 counts_by_cell[cell_of[place]] = count
