@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import groupby
 from typing import TypeAlias
 
 from langmem_adapters.language.features import ANSWER, ASKS, FIRST_PERSON, NAMES, NUMBER, QUESTION, TIME, query_features
@@ -30,53 +31,54 @@ class SignalValues:
         self._evidence = evidence
         self._question = query_features(evidence.query)
         self._total_idf = sum(evidence.idf) or 1.0
-        cells = _lay_out_cells(evidence)
-        self._cell_of = {place: cell for cell, place in enumerate(cells) if place is not None}
-        turns = [_NO_TURN if place is None else evidence.turns[place] for place in cells]
-        self._ids = [turn.id for turn in turns]
-        self._lengths = [turn.length for turn in turns]
-        self._marks = [turn.marks for turn in turns]
+        places = _lay_out_cells(evidence)
+        self._cell_of = dict(zip(places, range(len(places)), strict=True))
+        turns = [evidence.turns.get(place, _NO_TURN) for place in places]
+        self._ids, self._lengths, self._speakers, self._times, self._marks = zip(*turns, strict=True)
+        self._shares = [1.0 if length <= _MAX_WORDS else _MAX_WORDS / length for length in self._lengths]
         cosines = _cosines_above_floor(meaning, wanted)
         mean_cosine = sum(cosines.values()) / max(1, len(cosines))
         self._similar_ids = {id_ for id_, cosine in cosines.items() if cosine > 0}
-        self._meaning = [0.0 if turn is _NO_TURN else cosines.get(turn.id, mean_cosine) for turn in turns]
-        self._scores = [0.0] * len(cells)
+        self._meaning = [0.0] * len(turns)
+        if cosines:
+            self._meaning = [0.0 if turn is _NO_TURN else cosines.get(turn.id, mean_cosine) for turn in turns]
+        self._scores = [0.0] * len(turns)
         self._term_counts: list[dict[int, int]] = [{} for _ in evidence.idf]  # of each term by cell
         self._matching_places: set[int] = set()  # places of turns that have a word
-        self._cells_near_matches: set[int] = set()  # cells of these turns, and of those beside them
         self._session_values = self._score_terms()
+        self._cells_near_matches = {  # cells of these turns, and of those beside them
+            cell
+            for place in self._matching_places
+            for cell in range(self._cell_of[place] - _WINDOW_TURNS, self._cell_of[place] + _WINDOW_TURNS + 1)
+        }
 
     def _score_terms(self) -> dict[int, tuple[float, float, float]]:
         """For each stretch that has an order: its BM25 squared, the BM25 of its best turn, and its greatest cosine.
 
         On the way it fills the cells: with each turn's BM25, and with how often the turn has each term.
         """
-        evidence = self._evidence
+        evidence, cell_of = self._evidence, self._cell_of
         term_counts: dict[int, dict[int, float]] = {number: {} for number in evidence.stretches}
         bm25: dict[int, dict[int, float]] = {number: {} for number in evidence.stretches}  # of each place
         norms: dict[int, float] = {}  # by length
         for term, by_stretch in enumerate(evidence.postings):
             for number, postings in by_stretch.items():
-                _, counts, _ = postings
-                term_counts[number][term] = sum(counts)
+                term_counts[number][term] = sum(postings[1])
                 self._add_term(term, postings, bm25[number], norms)
-        best_scores = {number: max(scores.values(), default=0.0) for number, scores in bm25.items()}
-        for place, cell in self._cell_of.items():
-            score = bm25[Evidence.stretch_of(place)].get(place)
-            if score is not None:
+        for scores in bm25.values():
+            for place in scores.keys() & cell_of.keys():
                 self._matching_places.add(place)
-                self._scores[cell] = score
-                self._cells_near_matches.update(range(cell - _WINDOW_TURNS, cell + _WINDOW_TURNS + 1))
-        best_cosines = dict.fromkeys(term_counts, 0.0)
-        for place in evidence.candidates:
+                self._scores[cell_of[place]] = scores[place]
+        best_cosines = dict.fromkeys(evidence.stretches, 0.0)
+        for place in evidence.candidates if self._similar_ids else ():
             number = Evidence.stretch_of(place)
-            best_cosines[number] = max(best_cosines[number], self._meaning[self._cell_of[place]])
+            best_cosines[number] = max(best_cosines[number], self._meaning[cell_of[place]])
         values = {}
         for number, stretch in evidence.stretches.items():
             if stretch.ordered:
-                norm = _bm25_norm(stretch.length, evidence.average_stretch)
+                [norm] = _bm25_norms([stretch.length], evidence.average_stretch)
                 score = _bm25(term_counts[number], evidence.stretch_idf, norm)
-                values[number] = (score**2, best_scores[number], best_cosines[number])
+                values[number] = (score**2, max(bm25[number].values(), default=0.0), best_cosines[number])
         return values
 
     def _add_term(
@@ -87,15 +89,16 @@ class SignalValues:
         norms: dict[int, float],
     ) -> None:
         """Add a term to the scores of the places that have it, and count it in their cells."""
-        idf, average = self._evidence.idf[term], self._evidence.average
-        cell_of, counts = self._cell_of, self._term_counts[term]
-        for place, count, length in zip(*postings, strict=True):
+        idf, cell_of, counts_by_cell = self._evidence.idf[term], self._cell_of, self._term_counts[term]
+        places, counts, lengths = postings
+        for place, count, length in zip(places, counts, lengths, strict=True):
             norm = norms.get(length)
             if norm is None:
-                norm = norms[length] = _bm25_norm(length, average)
+                [norm] = _bm25_norms([length], self._evidence.average)
+                norms[length] = norm
             scores[place] = scores.get(place, 0.0) + idf * count / (count + norm)
             if place in cell_of:
-                counts[cell_of[place]] = count
+                counts_by_cell[cell_of[place]] = count
 
     def measure(self) -> tuple[list[int], dict[str, Sequence[float]], dict[str, float]]:
         """The candidates that have any signal of the query, their values of each signal, and its greatest value."""
@@ -107,7 +110,7 @@ class SignalValues:
         signals = (
             *self._window_signals(cells),
             *self._neighbour_signals(cells),
-            *self._turn_signals([self._evidence.turns[place] for place in places]),
+            *self._turn_signals(cells),
             *self._session_signals(places),
         )
         columns = dict(zip(_SIGNAL_NAMES, signals, strict=True))
@@ -126,17 +129,17 @@ class SignalValues:
 
     def _window_signals(self, cells: Sequence[int]) -> tuple[Sequence[float], ...]:
         """From context to covered: a turn with the two before it, which count less, and with the two on each side."""
-        evidence, lengths = self._evidence, self._lengths
-        context_average = evidence.average * (1 + _ONE_BEFORE + _TWO_BEFORE)
-        around_average = evidence.average * (1 + 2 * _WINDOW_TURNS)
-        shares = [_length_share(length) for length in lengths]
+        evidence, lengths, shares = self._evidence, self._lengths, self._shares
         capped = [share * length for share, length in zip(shares, lengths, strict=True)]
-        context_norms, around_norms = [], []
-        for cell in cells:
-            context_length = _TWO_BEFORE * capped[cell - 2] + _ONE_BEFORE * capped[cell - 1] + lengths[cell]
-            around_length = sum(capped[cell - _WINDOW_TURNS : cell + _WINDOW_TURNS + 1]) - capped[cell] + lengths[cell]
-            context_norms.append(_bm25_norm(context_length, context_average))
-            around_norms.append(_bm25_norm(around_length, around_average))
+        context_lengths = [
+            _TWO_BEFORE * capped[cell - 2] + _ONE_BEFORE * capped[cell - 1] + lengths[cell] for cell in cells
+        ]
+        around_lengths = [
+            sum(capped[cell - _WINDOW_TURNS : cell + _WINDOW_TURNS + 1]) - capped[cell] + lengths[cell]
+            for cell in cells
+        ]
+        context_norms = _bm25_norms(context_lengths, evidence.average * (1 + _ONE_BEFORE + _TWO_BEFORE))
+        around_norms = _bm25_norms(around_lengths, evidence.average * (1 + 2 * _WINDOW_TURNS))
         contexts, arounds, covered = [0.0] * len(cells), [0.0] * len(cells), [0.0] * len(cells)
         for idf, counts in zip(evidence.idf, self._term_counts, strict=True):
             context, around = [0.0] * len(lengths), [0.0] * len(lengths)
@@ -151,7 +154,7 @@ class SignalValues:
             for index, cell in enumerate(cells):
                 if around_count := around[cell]:
                     arounds[index] += idf * around_count / (around_count + around_norms[index])
-                    covered[index] += idf * min(1.0, around_count)
+                    covered[index] += idf * around_count if around_count < 1 else idf
                     if context_count := context[cell]:
                         contexts[index] += idf * context_count / (context_count + context_norms[index])
         return contexts, arounds, [idf / self._total_idf * evidence.found for idf in covered]
@@ -173,19 +176,21 @@ class SignalValues:
             _where(QUESTION, marks_before, meaning_before),
         )
 
-    def _turn_signals(self, turns: Sequence[Turn]) -> tuple[Sequence[float], ...]:
+    def _turn_signals(self, cells: Sequence[int]) -> tuple[Sequence[float], ...]:
         """From speaker to newer: who speaks, of what kind of thing, and when."""
-        question, named_speakers, marks = self._question, self._evidence.named, [turn.marks for turn in turns]
-        zeros, ones = [0.0] * len(turns), [1.0] * len(turns)
-        speaker = [1.0 if turn.speaker in named_speakers else 0.0 for turn in turns] if named_speakers else zeros
-        shares = [_length_share(turn.length) for turn in turns]
+        question, named_speakers = self._question, self._evidence.named
+        marks, times = [self._marks[cell] for cell in cells], [self._times[cell] for cell in cells]
+        zeros, ones, shares = [0.0] * len(cells), [1.0] * len(cells), [self._shares[cell] for cell in cells]
+        speaker = (
+            [1.0 if self._speakers[cell] in named_speakers else 0.0 for cell in cells] if named_speakers else zeros
+        )
         time, number = _where(TIME, marks, shares), _where(NUMBER, marks, shares)
         by_assistant = question.speaker_role == "assistant"
         return (
             speaker,
             _where(FIRST_PERSON, marks, speaker),
             [1.0 if bool(mark & ANSWER) == by_assistant else 0.0 for mark in marks] if question.speaker_role else zeros,
-            [question.date.match_score(turn.at) for turn in turns] if question.date else zeros,
+            [question.date.match_score(at) for at in times] if question.date else zeros,
             time if question.when else zeros,
             number if question.when else zeros,
             number if question.how_many else zeros,
@@ -193,8 +198,8 @@ class SignalValues:
             time,
             number,
             _where(QUESTION, marks, ones),
-            [math.log1p(min(turn.length, _MAX_WORDS)) for turn in turns],
-            zeros if question.date else _shares_earlier(turns),
+            [math.log1p(min(self._lengths[cell], _MAX_WORDS)) for cell in cells],
+            zeros if question.date else _shares_earlier(times),
         )
 
     def _session_signals(self, places: Sequence[int]) -> tuple[Sequence[float], ...]:
@@ -208,17 +213,19 @@ class SignalValues:
         return (*zip(*values, strict=True), opening)
 
 
-def _lay_out_cells(evidence: Evidence) -> list[int | None]:
+def _lay_out_cells(evidence: Evidence) -> list[int]:
     """The places of the turns in a row, with empty cells between turns that do not stand beside each other."""
-    gap: list[int | None] = [None] * _WINDOW_TURNS
-    cells = [*gap]
-    previous_place, previous_stretch = 0, -1
-    for place in sorted(evidence.turns):
-        stretch = Evidence.stretch_of(place)
-        is_same_thread = stretch == previous_stretch and evidence.stretches[stretch].ordered
-        cells += gap[: place - previous_place - 1] if is_same_thread else gap
-        cells.append(place)
-        previous_place, previous_stretch = place, stretch
+    gap = [_NO_PLACE] * _WINDOW_TURNS
+    cells = []
+    for stretch, places in groupby(sorted(evidence.turns), Evidence.stretch_of):
+        ordered = evidence.stretches[stretch].ordered
+        next_place = -_WINDOW_TURNS  # so far away that a whole gap comes first
+        for place in places:
+            if place != next_place:
+                cells += gap[: place - next_place]
+            cells.append(place)
+            if ordered:
+                next_place = place + 1
     return cells + gap
 
 
@@ -227,10 +234,10 @@ def _where(mark: int, marks: Sequence[int], values: Sequence[float]) -> list[flo
     return [value if each & mark else 0.0 for each, value in zip(marks, values, strict=True)]
 
 
-def _shares_earlier(turns: Sequence[Turn]) -> list[float]:
+def _shares_earlier(times: Sequence[float | None]) -> list[float]:
     """For each turn, the share of all turns that were said before it."""
-    times = sorted(turn.at for turn in turns if turn.at is not None)
-    return [0.0 if turn.at is None else bisect_left(times, turn.at) / len(turns) for turn in turns]
+    known = sorted(at for at in times if at is not None)
+    return [0.0 if at is None else bisect_left(known, at) / len(times) for at in times]
 
 
 def _cosines_above_floor(meaning: Mapping[str, float], wanted: Collection[str]) -> dict[str, float]:
@@ -247,12 +254,8 @@ def _cosine_floor(cosines: Collection[float]) -> float:
     return max(0.0, sorted(cosines)[count // 10]) * count / (count + _PRIOR_COSINES) if cosines else 0.0
 
 
-def _length_share(length: float) -> float:
-    return min(1.0, _MAX_WORDS / length) if length else 1.0
-
-
-def _bm25_norm(length: float, average: float) -> float:
-    return _BM25_K1 * (1 - _BM25_B + _BM25_B * length / average)
+def _bm25_norms(lengths: Iterable[float], average: float) -> list[float]:
+    return [_BM25_K1 * (1 - _BM25_B + _BM25_B * length / average) for length in lengths]
 
 
 def _bm25(term_counts: Mapping[int, float], idf: Sequence[float], norm: float) -> float:
@@ -262,6 +265,7 @@ def _bm25(term_counts: Mapping[int, float], idf: Sequence[float], norm: float) -
     return score
 
 
+_NO_PLACE = -1
 _NO_TURN = Turn("", 0, "", None, 0)
 _NO_SESSION_VALUES = (0.0, 0.0, 0.0)
 _SIGNAL_NAMES = (
