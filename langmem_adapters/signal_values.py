@@ -219,13 +219,12 @@ def _lay_out_cells(evidence: Evidence) -> list[int]:
     cells = []
     for stretch, places in groupby(sorted(evidence.turns), Evidence.stretch_of):
         ordered = evidence.stretches[stretch].ordered
-        next_place = -_WINDOW_TURNS  # so far away that a whole gap comes first
+        next_place = None  # that stands beside the one before
         for place in places:
             if place != next_place:
-                cells += gap[: place - next_place]
+                cells += gap
             cells.append(place)
-            if ordered:
-                next_place = place + 1
+            next_place = place + 1 if ordered else None
     return cells + gap
 
 

@@ -312,16 +312,6 @@ def test_updates_and_deletions_reach_every_signal(memory: LongTermMemory) -> Non
     assert texts(memory.search("fine")) == ["Fine."]
 
 
-def test_a_deletion_between_two_turns_leaves_them_two_turns_apart(memory: LongTermMemory) -> None:
-    memory.add([say("Where is the bicycle?"), say("In the barn."), say("Fine."), say("Go.")], session="s")
-    memory.search("x")  # which gives each its place
-    memory.delete([memory.all()[1].id])
-    found = {recalled.text: recalled.signals for recalled in memory.search("bicycle", explain=True)}
-    assert found.keys() == {"Where is the bicycle?", "Fine."}
-    assert "context" in found["Fine."]
-    assert "replies" not in found["Fine."]
-
-
 def test_a_corrected_memory_stays_where_it_was_said(memory: LongTermMemory) -> None:
     memory.add([say("Question?"), say("Answer."), say("Thanks.")], session="s")
     memory.search("x")
