@@ -173,12 +173,12 @@ def _functions_of(member: Any, kind: type, *, beyond_methods: bool) -> Iterator[
     if beyond_methods:
         pending += [getattr(member, "fset", None), getattr(member, "__func__", None)]
         pending += _members_of_other(member, kind)
-    seen = set[types.FunctionType]()
+    seen = dict[int, types.FunctionType]()  # by identity: LlamaIndex's wrappers are equal to what they wrap
     while pending:
         function = pending.pop()
-        if not isinstance(function, types.FunctionType) or function in seen:
+        if not isinstance(function, types.FunctionType) or id(function) in seen:
             continue
-        seen.add(function)
+        seen[id(function)] = function
         wrapped = getattr(function, "__wrapped__", None)
         pending.append(wrapped)
         if beyond_methods or wrapped is None:
