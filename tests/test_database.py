@@ -22,6 +22,7 @@ import pytest
 from langmem_adapters.concurrency import forks, pauses
 from langmem_adapters.errors import ConfigurationError, SerializationError, StoreError, StoreUnavailable
 from langmem_adapters.files import database as files
+from langmem_adapters.files import locations
 from langmem_adapters.files.damage import removing_if_damaged
 from langmem_adapters.files.database import Database
 from langmem_adapters.files.locations import Connection, FileLocation
@@ -276,12 +277,26 @@ def remove(path: Path, *endings: str) -> None:
         Path(f"{path}{ending}").unlink()
 
 
-@pytest.fixture(params=[False, True], ids=["patient", "hurried"])
-def on_disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
-    database = Database(tmp_path / "t.db", schema=_SCHEMA, name="t", fails_fast=request.param)
+def let_settle(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From here on a look at the folder does for its files, until something in there changes."""
+    monkeypatch.setattr(locations, "_SETTLED_NS", 20_000_000)  # more than a tick of Linux' clock
+    folder = Path(database.location.path).parent
+    while time.time_ns() - folder.stat().st_ctime_ns <= 20_000_000:
+        pass
+    for connection in database._idle:
+        connection.folder_until = 0.0
+        assert database.location.is_current(connection)
+        assert connection.folder is not None
+
+
+@pytest.fixture(params=["patient", "hurried", pytest.param("settled", marks=needs_unix)])
+def on_disk(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Database]:
+    database = Database(tmp_path / "t.db", schema=_SCHEMA, name="t", fails_fast=request.param == "hurried")
     with database.reading(), database.reading():  # two connections
         pass
     add(database, "old")
+    if request.param == "settled":
+        let_settle(database, monkeypatch)
     yield database
     database.close()
 
@@ -291,6 +306,55 @@ def as_others_see_it(path: Path) -> list[str]:
     found = rows(fresh)
     fresh.close()
     return found
+
+
+@needs_unix
+def test_one_look_at_a_folder_does_while_nothing_changes_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    database = Database(tmp_path / "t.db", schema=_SCHEMA, name="t")
+    add(database, "a")
+    looks: list[str] = []
+    stat, now = os.stat, time.monotonic()
+
+    def noted_stat(path: str) -> os.stat_result:
+        looks.append(Path(path).name)
+        return stat(path)
+
+    def looks_of_a_read() -> list[str]:
+        looks.clear()
+        monkeypatch.setattr(os, "stat", noted_stat)
+        assert rows(database) == ["a"]
+        monkeypatch.setattr(os, "stat", stat)
+        return looks[:]
+
+    folder, files = tmp_path.name, ["t.db", "t.db-wal", "t.db-shm"]
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    assert looks_of_a_read() == files  # the file was made just now
+    let_settle(database, monkeypatch)
+    assert looks_of_a_read() == [folder]
+    (tmp_path / "another").touch()
+    assert looks_of_a_read() == [folder, *files]
+    assert looks_of_a_read() == files  # not twice in vain
+    now += 1.5
+    let_settle(database, monkeypatch)
+    assert looks_of_a_read() == [folder]
+    now += 1.5  # another file may have been mounted over this one
+    assert looks_of_a_read() == [folder, *files]
+    assert looks_of_a_read() == [folder]
+    database.close()
+
+
+@needs_unix
+def test_a_folder_does_not_answer_for_the_target_of_a_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "target").mkdir()
+    (tmp_path / "link.db").symlink_to(tmp_path / "target" / "t.db")
+    linked = Database(tmp_path / "link.db", schema=_SCHEMA, name="t")
+    add(linked, "old")
+    monkeypatch.setattr(locations, "_SETTLED_NS", -1_000_000_000)
+    for _ in range(2):
+        linked._idle[0].folder_until = 0.0
+        assert rows(linked) == ["old"]
+    remove(tmp_path / "target" / "t.db", "", "-wal", "-shm")
+    assert rows(linked) == []
 
 
 @needs_unix
@@ -421,6 +485,18 @@ def test_a_write_to_a_file_that_is_removed_meanwhile_is_not_acknowledged(on_disk
         write_and_remove(on_disk, tmp_path)
     mend(on_disk)
     assert rows(on_disk) == []
+
+
+@needs_unix
+def test_after_a_long_write_the_folder_does_not_answer_for_a_file_that_was_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = Database(tmp_path / "t.db", schema=_SCHEMA, name="t")
+    add(database, "old")
+    monkeypatch.setattr(locations, "_SETTLED_NS", -1_000_000_000)  # as if it was removed long ago
+    with pytest.raises(StoreUnavailable, match="removed or replaced in the middle of a write"):
+        write_and_remove(database, tmp_path)
+    assert rows(database) == []
 
 
 @needs_unix
@@ -573,6 +649,7 @@ def write_and_remove(database: Database, folder: Path, *endings: str) -> None:
     with database.writing() as connection:
         connection.execute("INSERT INTO t VALUES ('lost')")
         remove(folder / "t.db", *(endings or ("", "-wal", "-shm")))
+        connection.folder_until = 0.0  # as after a second
 
 
 @pytest.mark.skipif(os.name == "nt", reason="there, nobody can remove the folder")

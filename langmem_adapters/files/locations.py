@@ -31,8 +31,11 @@ IN_MEMORY = ":memory:"
 
 _RETRY_SECONDS = 0.01
 _MIN_VERSION = (3, 24)  # the first with ON CONFLICT DO UPDATE
+_TRUST_SECONDS = 1.0  # how long a folder may answer for its files: over one of them another may be mounted
+_SETTLED_NS = 3_000_000_000  # the coarsest clocks of file systems go in steps of two seconds
 _listing_lock = ForkSafeLock()
 _Identity: TypeAlias = "tuple[int, int] | None"
+_State: TypeAlias = "tuple[int, int, int] | None"
 
 
 class Connection(sqlite3.Connection):
@@ -43,6 +46,8 @@ class Connection(sqlite3.Connection):
     shm: _Identity = None
     wal_path: str = ""
     shm_path: str = ""
+    folder: _State = None  # while all three were there
+    folder_until: float = 0.0  # when it is noted anew, as time.monotonic counts
     is_open: bool = True
     closed_by: int = 0  # the process that has begun to close it
 
@@ -112,6 +117,7 @@ class FileLocation:
         self._given_path = path
         self.in_memory: bool = path == IN_MEMORY
         self.path: str = path if self.in_memory else absolute_path(Path(path))
+        self._folder = os.path.dirname(self.path)  # noqa: PTH120 - a Path takes three times as long to stat
         self.is_damaged: bool = False  # as an index has found, until the file is replaced or removed
         self._old_wal: _Identity = None  # of a file that was replaced
         self._latest_connection: Callable[[], Connection | None] = lambda: None  # may be in use
@@ -169,9 +175,32 @@ class FileLocation:
         self._latest_connection = weakref.ref(connection)
 
     def is_current(self, connection: Connection) -> bool:
-        """Whether a connection belongs to the file at this place, and to the -wal and the -shm beside it."""
+        """Whether a connection belongs to the file at this place, and to the -wal and the -shm beside it.
+
+        Whoever creates, removes or renames an entry changes its folder: as long as that is the same, so are all three.
+        """
         if self.in_memory:
             return True
+        now = time.monotonic()
+        is_due = now >= connection.folder_until
+        if not is_due and connection.folder is not None and connection.folder == _state(self._folder):
+            return True
+        folder = None
+        if is_due:
+            connection.folder_until = now + _TRUST_SECONDS
+            folder = self._settled_folder()  # before the files, which may be replaced meanwhile
+        is_current = self._has_its_files(connection)
+        connection.folder = folder if is_current else None
+        return is_current
+
+    def _settled_folder(self) -> _State:
+        """The state of the folder; None where the next change of an entry might not change it."""
+        if os.name == "nt" or os.path.islink(self.path):  # noqa: PTH114 - a link leads to another folder
+            return None
+        state = _state(self._folder)
+        return state if state is not None and time.time_ns() - state[2] > _SETTLED_NS else None
+
+    def _has_its_files(self, connection: Connection) -> bool:
         if connection.file is None or connection.file != _identity(self.path):
             self._old_wal, self.is_damaged = connection.wal, False
             return False
@@ -220,13 +249,9 @@ def close_all(connections: list[Connection], pid: int) -> None:
             connections.pop().close()
 
 
-def file_state(location: FileLocation) -> tuple[int, int, int] | None:
+def file_state(location: FileLocation) -> _State:
     """Which file is there, and since when: the inode of a removed file may be reused at once."""
-    try:
-        status = os.stat(location.path)  # noqa: PTH116 - as below
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino, status.st_ctime_ns
+    return _state(location.path)
 
 
 def vacuum_file(execute: Callable[[str], Sequence[Sequence[Any]]], path: str, seconds: float = 5.0) -> None:
@@ -251,3 +276,11 @@ def _identity(path: str) -> _Identity:
     except OSError:
         return None
     return status.st_dev, status.st_ino
+
+
+def _state(path: str) -> _State:
+    try:
+        status = os.stat(path)  # noqa: PTH116 - same
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino, status.st_ctime_ns

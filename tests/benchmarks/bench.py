@@ -50,8 +50,10 @@ class Bench:
         return tuple(size for size in sizes if not self.short or size <= 10_000)
 
     def path(self, name: str) -> Path:
-        """A file that nobody has used."""
-        return self._folder / f"{name}-{next(self._number)}.db"
+        """A file that nobody has used, in a folder of its own: a neighbour's journals come and go in theirs."""
+        folder = self._folder / f"{name}-{next(self._number)}"
+        folder.mkdir()
+        return folder / f"{name}.db"
 
     def line(self, size: str, case: Case) -> Line:
         """Measure a case."""
