@@ -27,9 +27,8 @@ from langmem_adapters.langchain.caching.classes import with_class_fields
 from langmem_adapters.langchain.caching.costs import metric_of
 from langmem_adapters.langchain.caching.generations import worth_storing
 from langmem_adapters.langchain.caching.model_description import complete_llm_string
-from langmem_adapters.langchain.caching.paraphrases import Paraphrases
 from langmem_adapters.langchain.caching.request import check_self_contained, request_key
-from langmem_adapters.langchain.caching.semantic import SemanticMode
+from langmem_adapters.langchain.caching.semantic import Paraphrases, SemanticMode
 from langmem_adapters.langchain.caching.tenant_cache import TenantCache
 from langmem_adapters.progress import Progress
 from langmem_adapters.protocols import SemanticIndex, Store

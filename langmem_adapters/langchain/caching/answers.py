@@ -30,8 +30,8 @@ from langmem_adapters.langchain.caching.generations import (
     worth_storing,
     write_generations,
 )
-from langmem_adapters.langchain.caching.paraphrases import Paraphrases
 from langmem_adapters.langchain.caching.prompt import dumped_messages, last_question
+from langmem_adapters.langchain.caching.semantic import Paraphrases
 from langmem_adapters.langchain.caching.tools import DeterministicTools
 from langmem_adapters.model import Experience, Metric
 from langmem_adapters.validation import call_user_code
