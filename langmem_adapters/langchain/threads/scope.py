@@ -14,8 +14,7 @@ from langgraph.runtime import Runtime
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.keys import SUBAGENT_SUFFIX, fingerprint
 from langmem_adapters.langchain.convert import role_of
-from langmem_adapters.langchain.threads.changed_questions import SENT_KEY
-from langmem_adapters.langchain.threads.run_messages import RECORDED_KEY, UNRECORDED_KEY, merge_run_messages
+from langmem_adapters.langchain.threads.run_messages import RECORDED_KEY, SENT_KEY, UNRECORDED_KEY, merge_run_messages
 from langmem_adapters.model import Scope
 from langmem_adapters.validation import id_text
 
