@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from langmem_adapters.langchain.threads.alignment import heaviest_alignment
-from langmem_adapters.langchain.threads.exchanges import MatchBy, is_dialogue
+from langmem_adapters.langchain.threads.exchanges import MatchBy, heaviest_alignment, is_dialogue
 from langmem_adapters.langchain.threads.overlap import existing_count, existing_count_by_id, merge, shared_positions
 from langmem_adapters.longterm import RECALLED
 from langmem_adapters.model import Message, Summary, ToolCall
