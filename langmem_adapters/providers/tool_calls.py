@@ -45,9 +45,7 @@ def with_numbered_calls(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def with_new_call_ids(message: dict[str, Any], new_id: Callable[[], str]) -> dict[str, Any]:
     """A message with new ids of its tool calls, in the form of the provider's own."""
-    if not (calls := message.get("tool_calls")):
-        return message
-    ids = call_ids(calls)
+    ids = call_ids(message.get("tool_calls") or ())
     return replace_call_ids(message, {id_: _id_like(id_, new_id()) for id_ in ids}) if ids else message
 
 

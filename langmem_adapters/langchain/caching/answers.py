@@ -184,9 +184,10 @@ class Answers(SingleFlightAnswers):
         yield from self._calls.finish(call, answer)
         return call
 
-    def score(self, call: Invocation, *, on_loop: bool = False) -> None:
-        """Have a kept answer scored in the background."""
-        self._calls.score_later(call, on_loop=on_loop)
+    def score(self, call: Invocation | None, *, on_loop: bool = False) -> None:
+        """Have an answer scored in the background, if :meth:`keep` has kept it."""
+        if call is not None:
+            self._calls.score_later(call, on_loop=on_loop)
 
     def recent(self, key: str) -> list[Generation] | None:
         """An answer that was read a moment ago. Neither waits nor works for long, as it may run on an event loop."""

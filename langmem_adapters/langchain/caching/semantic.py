@@ -1,4 +1,4 @@
-"""The semantic mode of LangChain's cache: what of a request may be said in other words, and how it is kept and found."""
+"""The semantic mode of LangChain's cache: what of a request may be said otherwise, and how it is kept and found."""
 
 from __future__ import annotations
 
