@@ -211,7 +211,12 @@ def of_one_exchange(size: int) -> tuple[list[Message], list[Message]]:
     return said(both), said(both)
 
 
-@pytest.mark.parametrize("conversation", [edited_at_its_end, of_one_exchange])
+def of_the_same_words(size: int) -> tuple[list[Message], list[Message]]:
+    both = "Q a " * size
+    return said(both), said(both)
+
+
+@pytest.mark.parametrize("conversation", [edited_at_its_end, of_one_exchange, of_the_same_words])
 def test_what_takes_eight_times_the_messages_takes_no_square_of_that(conversation: Conversation) -> None:
     short, long = conversation(250), conversation(2000)
 
