@@ -144,7 +144,8 @@ def _bedrock_thinking(block: _Block) -> _Standard | None:
 
 def _thought(text: Any, block: _Block, text_key: str) -> _Standard:
     """Write a standard block of a thought; what else its own block holds, such as a signature, goes into the extras."""
-    extras = {key: value for key, value in block.items() if key not in {"type", text_key, "index"}}
+    omitted = {"type", text_key, "index"}
+    extras = {key: value for key, value in block.items() if key not in omitted}
     return {"type": "reasoning", "reasoning": text, "extras": extras}
 
 

@@ -49,7 +49,7 @@ def kwargs_without_item_ids(kwargs: dict[str, Any]) -> dict[str, Any]:
     """:func:`without_item_ids` for what is beside the content: with ``output_version="v0"``, all but texts."""
     remaining = _without_key(_CALL_IDS_KEY, kwargs) if _CALL_IDS_KEY in kwargs else kwargs
     thought = remaining.get("reasoning")
-    if _thought_id(thought) is None or _is_encrypted(thought):
+    if thought is None or _thought_id(thought) is None or _is_encrypted(thought):
         return remaining
     tool_outputs = [output for output in remaining.get("tool_outputs", ()) if not _is_server_tool_block(output)]
     remaining = _without_key("tool_outputs", _without_key("reasoning", remaining))

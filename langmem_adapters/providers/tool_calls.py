@@ -45,7 +45,9 @@ def with_numbered_calls(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def with_new_call_ids(message: dict[str, Any], new_id: Callable[[], str]) -> dict[str, Any]:
     """A message with new ids of its tool calls, in the form of the provider's own."""
-    ids = call_ids(message.get("tool_calls") or ())
+    if not (calls := message.get("tool_calls")):
+        return message
+    ids = call_ids(calls)
     return replace_call_ids(message, {id_: _id_like(id_, new_id()) for id_ in ids}) if ids else message
 
 
