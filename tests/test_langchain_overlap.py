@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from langmem_adapters.langchain.threads.alignment import heaviest_alignment
-from langmem_adapters.langchain.threads.exchanges import MatchBy, is_dialogue
+from langmem_adapters.langchain.threads.exchanges import MatchBy, heaviest_alignment, is_dialogue
 from langmem_adapters.langchain.threads.overlap import existing_count, existing_count_by_id, merge, shared_positions
 from langmem_adapters.longterm import RECALLED
 from langmem_adapters.model import Message, Summary, ToolCall
@@ -212,7 +211,12 @@ def of_one_exchange(size: int) -> tuple[list[Message], list[Message]]:
     return said(both), said(both)
 
 
-@pytest.mark.parametrize("conversation", [edited_at_its_end, of_one_exchange])
+def of_the_same_words(size: int) -> tuple[list[Message], list[Message]]:
+    both = "Q a " * size
+    return said(both), said(both)
+
+
+@pytest.mark.parametrize("conversation", [edited_at_its_end, of_one_exchange, of_the_same_words])
 def test_what_takes_eight_times_the_messages_takes_no_square_of_that(conversation: Conversation) -> None:
     short, long = conversation(250), conversation(2000)
 

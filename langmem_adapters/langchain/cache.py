@@ -27,9 +27,8 @@ from langmem_adapters.langchain.caching.classes import with_class_fields
 from langmem_adapters.langchain.caching.costs import metric_of
 from langmem_adapters.langchain.caching.generations import worth_storing
 from langmem_adapters.langchain.caching.model_description import complete_llm_string
-from langmem_adapters.langchain.caching.paraphrases import Paraphrases
 from langmem_adapters.langchain.caching.request import check_self_contained, request_key
-from langmem_adapters.langchain.caching.semantic import SemanticMode
+from langmem_adapters.langchain.caching.semantic import Paraphrases, SemanticMode
 from langmem_adapters.langchain.caching.tenant_cache import TenantCache
 from langmem_adapters.progress import Progress
 from langmem_adapters.protocols import SemanticIndex, Store
@@ -176,16 +175,14 @@ class ExperienceCache(Shared, CachedModel, BaseCache):
         if (tenant_cache := self._tenants.current()) is None:
             return
         call = run(self._keep(tenant_cache, self._request(prompt, llm_string, was_asked=True), return_val))
-        if call is not None:
-            tenant_cache.answers.score(call)
+        tenant_cache.answers.score(call)
 
     async def aupdate(self, prompt: str, llm_string: str, return_val: Sequence[Generation]) -> None:
         """:meth:`update`, without blocking the event loop."""
         if (tenant_cache := self._tenants.current()) is None:
             return
         call = await arun(self._keep(tenant_cache, self._request(prompt, llm_string, was_asked=True), return_val))
-        if call is not None:
-            tenant_cache.answers.score(call, on_loop=True)
+        tenant_cache.answers.score(call, on_loop=True)
 
     def clear(self, **kwargs: Any) -> None:
         """Delete the entries of this tenant and tag, and nothing else."""
@@ -281,11 +278,8 @@ class ExperienceCache(Shared, CachedModel, BaseCache):
         except SerializationError as error:
             self._warn("requests without a key bypass the cache", error)
             return Request(prompt, llm_string, "")
-        key = request_key(prompt, full_llm_string)
-        if snapshot is None:
-            return Request(prompt, full_llm_string, key, id(llm_string))
-        state = (snapshot.replacements, snapshot.has_changed_within)
-        return Request(prompt, full_llm_string, key, id(llm_string), *state)
+        state = () if snapshot is None else (snapshot.replacements, snapshot.has_changed_within)
+        return Request(prompt, full_llm_string, request_key(prompt, full_llm_string), id(llm_string), *state)
 
     def _look_up(self, tenant_cache: TenantCache, request: Request) -> Flow[list[Generation] | None]:
         return tenant_cache.answers.look_up(request)

@@ -158,7 +158,7 @@ class BrainChatMessageHistory(Shared, BaseChatMessageHistory):
         if is_cut_off():
             self._write(close_interrupted(gather(new, _warn), mark_interrupted_message))
         else:
-            self._write(_to_stored(new))
+            self._write(map(to_stored_message, new))
 
     async def aadd_user_message(self, message: HumanMessage | str) -> None:
         """:meth:`add_user_message`, without blocking the event loop."""
@@ -174,7 +174,7 @@ class BrainChatMessageHistory(Shared, BaseChatMessageHistory):
 
     async def aadd_messages(self, messages: Sequence[BaseMessage]) -> None:
         """:meth:`add_messages`, without blocking the event loop."""
-        await arun(self._convert_and_append(_without_recalled(messages)))
+        await self._awrite(map(to_stored_message, _without_recalled(messages)))
 
     def record_turn(self, question: Piece) -> Turn[Piece]:
         """Record a question with its answer, or with as much of it as there is when the turn is interrupted.
@@ -222,22 +222,19 @@ class BrainChatMessageHistory(Shared, BaseChatMessageHistory):
         context = yield from self.brain._context(self._window, None)  # noqa: SLF001 - same
         return [*_summary_messages(context.summary), *map(from_message, context.messages)]
 
-    def _convert_and_append(self, messages: Sequence[BaseMessage]) -> Flow[None]:
-        """Convert and append messages in the same thread, for the same reason."""
-        yield from self._append(_to_stored(messages))
-
-    def _append(self, messages: Sequence[Message | MessageData]) -> Flow[None]:
+    def _append(self, messages: Iterable[Message | MessageData]) -> Flow[None]:
+        stored = list(messages)  # converted in the same thread as well
         with self._snapshots:  # inside of the flow, which ends later than whoever is cancelled as he awaits it
-            yield from append_messages(self.brain, messages, _warn)
+            yield from append_messages(self.brain, stored, _warn)
 
     def _clear(self) -> Flow[None]:
         with self._snapshots:
             yield from self.brain._flows.clear(None)  # noqa: SLF001 - a part of this flow
 
-    def _write(self, messages: Sequence[Message | MessageData]) -> None:
+    def _write(self, messages: Iterable[Message | MessageData]) -> None:
         run(self._append(messages))
 
-    async def _awrite(self, messages: Sequence[Message | MessageData]) -> None:
+    async def _awrite(self, messages: Iterable[Message | MessageData]) -> None:
         await arun(self._append(messages))
 
     def __str__(self) -> str:
@@ -260,10 +257,6 @@ def _summary_messages(summary: Summary | None) -> list[BaseMessage]:
 
 def _without_recalled(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     return [message for message in _checked_messages(messages) if not message.additional_kwargs.get(RECALLED)]
-
-
-def _to_stored(messages: Sequence[BaseMessage]) -> list[Message | MessageData]:
-    return list(map(to_stored_message, messages))
 
 
 def _checked_messages(messages: Iterable[BaseMessage]) -> list[BaseMessage]:

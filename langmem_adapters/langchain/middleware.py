@@ -222,13 +222,11 @@ class BrainMemoryMiddleware(AgentMiddleware[Any, Any, Any], Shared):
 
     def after_agent(self, state: BrainState, runtime: Runtime[Any]) -> dict[str, Any] | None:
         """Append what the run said to the session."""
-        scope = self._scope.bind_context(runtime)
-        return run(self._finish_run(state, scope, task_of(runtime)))
+        return run(self._finish_run(state, runtime))
 
     async def aafter_agent(self, state: BrainState, runtime: Runtime[Any]) -> dict[str, Any] | None:
         """:meth:`after_agent`, without blocking the event loop."""
-        scope = self._scope.bind_context(runtime)
-        return await arun(self._finish_run(state, scope, task_of(runtime)))
+        return await arun(self._finish_run(state, runtime))
 
     # --- outside of runs
 
@@ -320,10 +318,11 @@ class BrainMemoryMiddleware(AgentMiddleware[Any, Any, Any], Shared):
             return []
         return (yield from self._attempt(brain.long_term.search_flow(question, self._recall_k, exclude=shown), []))
 
-    def _finish_run(self, state: BrainState, scope: Callable[[], Scope], task: str) -> Flow[dict[str, Any] | None]:
+    def _finish_run(self, state: BrainState, runtime: Runtime[Any]) -> Flow[dict[str, Any] | None]:
         known = with_lost_messages(state)
         thread = Thread(known["messages"], str(state.get(THREAD_KEY) or ""), known, self._text_of)
-        recording = record(self._brain(checked_owner(scope(), state)), thread, task=task, warn=self._warn)
+        brain = self._brain(checked_owner(self._scope(runtime), state))
+        recording = record(brain, thread, task=task_of(runtime), warn=self._warn)
         recorded = yield from self._attempt(recording, None)
         if recorded is None:
             count = yield from count_recorded(None, thread, Context(None, []))

@@ -12,6 +12,7 @@ from operator import attrgetter
 from typing import Annotated, Any, Final, Generic, Literal, TypeAlias, TypeVar
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages.ai import UsageMetadata
 from langchain_core.outputs import ChatGeneration
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 from typing_extensions import TypedDict
@@ -44,31 +45,9 @@ class _InvalidCall(_Exact, total=False):
     error: str | None
 
 
-class _InputTokens(_Exact, total=False):
-    audio: int
-    cache_creation: int
-    cache_read: int
-
-
-class _OutputTokens(_Exact, total=False):
-    audio: int
-    reasoning: int
-
-
-class _Tokens(_Exact):
-    input_tokens: int
-    output_tokens: int
-    total_tokens: int
-
-
-class _Usage(_Tokens, total=False):
-    input_token_details: _InputTokens
-    output_token_details: _OutputTokens
-
-
 class _AIHostFields(_HostFields, total=False):
     invalid_tool_calls: list[_InvalidCall]
-    usage_metadata: _Usage
+    usage_metadata: UsageMetadata
 
 
 class _ToolHostFields(_HostFields, total=False):
@@ -232,8 +211,8 @@ _SAMPLES: Final[dict[str, tuple[_Fields, ...]]] = {
                 "input_tokens": 1,
                 "output_tokens": 2,
                 "total_tokens": 3,
-                "input_token_details": dict.fromkeys(_InputTokens.__annotations__, 1),
-                "output_token_details": dict.fromkeys(_OutputTokens.__annotations__, 1),
+                "input_token_details": {"audio": 1, "cache_creation": 1, "cache_read": 1},
+                "output_token_details": {"audio": 1, "reasoning": 1},
             },
         },
     ),

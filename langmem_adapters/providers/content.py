@@ -133,20 +133,25 @@ def _google_media(block: _Block) -> _Standard | None:
 
 def _thinking(block: _Block) -> _Standard:
     """Read a thought of Anthropic or Google, or of Mistral, whose thoughts hold texts."""
-    rest = {key: value for key, value in block.items() if key not in {"type", "thinking", "index"}}
     thought = block.get("thinking")
-    if isinstance(thought, list):
-        texts = [part.get("text") for part in thought if isinstance(part, Mapping)]
-        thought = "".join(text for text in texts if isinstance(text, str))
-    return {"type": "reasoning", "reasoning": thought, "extras": rest}
+    return _thought(_joined(thought, "") if isinstance(thought, list) else thought, block, "thinking")
 
 
 def _bedrock_thinking(block: _Block) -> _Standard | None:
     thought = block.get("reasoning_content")
-    if not isinstance(thought, Mapping):
-        return None
-    rest = {key: value for key, value in thought.items() if key not in {"type", "text", "index"}}
-    return {"type": "reasoning", "reasoning": thought.get("text"), "extras": rest}
+    return _thought(thought.get("text"), thought, "text") if isinstance(thought, Mapping) else None
+
+
+def _thought(text: Any, block: _Block, text_key: str) -> _Standard:
+    """Write a standard block of a thought; what else its own block holds, such as a signature, goes into the extras."""
+    omitted = {"type", text_key, "index"}
+    extras = {key: value for key, value in block.items() if key not in omitted}
+    return {"type": "reasoning", "reasoning": text, "extras": extras}
+
+
+def _joined(parts: list[Any], separator: str) -> str:
+    texts = [part.get("text") for part in parts if isinstance(part, Mapping)]
+    return separator.join(text for text in texts if isinstance(text, str))
 
 
 def _redacted_thinking(block: _Block) -> _Standard:
@@ -156,12 +161,7 @@ def _redacted_thinking(block: _Block) -> _Standard:
 def _reasoning(block: _Block) -> _Standard | None:
     """Join the parts of OpenAI's summary; a standard block stays as it is."""
     summary = block.get("summary")
-    if not isinstance(summary, list):
-        return None
-    parts = [part.get("text") for part in summary if isinstance(part, Mapping)]
-    rest = {key: value for key, value in block.items() if key not in {"type", "summary", "index"}}
-    text = "\n\n".join(part for part in parts if isinstance(part, str))
-    return {"type": "reasoning", "reasoning": text, "extras": rest}
+    return _thought(_joined(summary, "\n\n"), block, "summary") if isinstance(summary, list) else None
 
 
 def _tool_use(block: _Block) -> _Standard:

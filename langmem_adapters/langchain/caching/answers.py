@@ -30,8 +30,8 @@ from langmem_adapters.langchain.caching.generations import (
     worth_storing,
     write_generations,
 )
-from langmem_adapters.langchain.caching.paraphrases import Paraphrases
 from langmem_adapters.langchain.caching.prompt import dumped_messages, last_question
+from langmem_adapters.langchain.caching.semantic import Paraphrases
 from langmem_adapters.langchain.caching.tools import DeterministicTools
 from langmem_adapters.model import Experience, Metric
 from langmem_adapters.validation import call_user_code
@@ -184,9 +184,10 @@ class Answers(SingleFlightAnswers):
         yield from self._calls.finish(call, answer)
         return call
 
-    def score(self, call: Invocation, *, on_loop: bool = False) -> None:
-        """Have a kept answer scored in the background."""
-        self._calls.score_later(call, on_loop=on_loop)
+    def score(self, call: Invocation | None, *, on_loop: bool = False) -> None:
+        """Have an answer scored in the background, if :meth:`keep` has kept it."""
+        if call is not None:
+            self._calls.score_later(call, on_loop=on_loop)
 
     def recent(self, key: str) -> list[Generation] | None:
         """An answer that was read a moment ago. Neither waits nor works for long, as it may run on an event loop."""

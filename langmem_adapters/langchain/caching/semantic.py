@@ -1,18 +1,24 @@
-"""The semantic mode of LangChain's cache: which part of a request may be said in other words, and which not."""
+"""The semantic mode of LangChain's cache: what of a request may be said otherwise, and how it is kept and found."""
 
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Collection, Sequence
 from typing import Any, Final, NamedTuple
 
 from langchain_core.outputs import ChatGeneration, Generation
 
+from langmem_adapters.concurrency.counts import Counts
 from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.experience import Judge
 from langmem_adapters.experience.policies import is_asked
-from langmem_adapters.experience.verified import Match
+from langmem_adapters.experience.pool import ExperiencePool, experience_namespace
+from langmem_adapters.experience.shelf.shelf import Evicted
+from langmem_adapters.experience.verified import Match, VerifiedAnswers
 from langmem_adapters.experience.verifier.verifier import Verifier
+from langmem_adapters.flow import Flow
+from langmem_adapters.keys import Namespace
 from langmem_adapters.langchain.caching.prompt import dumped_messages, is_human
 from langmem_adapters.langchain.caching.request import request_key
 from langmem_adapters.langchain.caching.tools import DeterministicTools
@@ -20,10 +26,9 @@ from langmem_adapters.model import Experience
 from langmem_adapters.protocols import SemanticIndex
 from langmem_adapters.validation import check_count, check_function
 
-SEMANTIC_PART: Final = "semantic"
-"""The part that is appended to the namespace of a cache's answers, for that of its questions."""
-
+_SEMANTIC_PART: Final = "semantic"  # appended to the namespace of a cache's answers, for that of its questions
 _TEXT_BLOCK_KEYS = frozenset({"type", "text"})  # the keys of a block that is only text
+_log = logging.getLogger("langmem_adapters")
 
 
 class SemanticMode:
@@ -149,6 +154,11 @@ def _is_text_block(block: Any) -> bool:
     return isinstance(block, str)
 
 
+def question_namespace(pool: ExperiencePool) -> Namespace:
+    """Where the questions of a pool's answers are kept."""
+    return (*experience_namespace(pool.scope, pool.tag), _SEMANTIC_PART)
+
+
 def partition_of(data: bytes) -> str | None:
     """The partition with the question of a stored answer; None if its entry names none or cannot be read."""
     try:
@@ -156,3 +166,69 @@ def partition_of(data: bytes) -> str | None:
     except SerializationError:
         return None
     return partition if isinstance(partition, str) else None
+
+
+class Paraphrases:
+    """The semantic mode of :class:`~langmem_adapters.langchain.ExperienceCache` at work, beside a pool of answers."""
+
+    def __init__(self, mode: SemanticMode, pool: ExperiencePool, index: SemanticIndex, counts: Counts) -> None:
+        self.mode: SemanticMode = mode
+        self._pool = pool
+        self._counts = counts
+        self.verified_answers: VerifiedAnswers = VerifiedAnswers(
+            pool.store,
+            question_namespace(pool),
+            index,
+            verifier=mode.verifier,
+            candidates=mode.candidates,
+            counts=counts,
+            answers=experience_namespace(pool.scope, pool.tag),
+        )
+
+    def stats(self) -> dict[str, int]:
+        """Hits, hits of a dry run, errors, texts whose vectors are behind, and rejected candidates, also by guard."""
+        names = ("semantic_hits", "semantic_dry", "semantic_errors", "behind", "rejected")
+        guards = sorted(name for name in self._counts if name.startswith("rejected_"))
+        return {name: self._counts[name] for name in (*names, *guards)}
+
+    def find(self, prompt: str, llm_string: str) -> Flow[tuple[str, list[Match]]]:
+        """The partition of a request, and the earlier requests in it that mean the same, the surest first."""
+        question = self.mode.question(prompt, llm_string)
+        if question is None:
+            return "", []
+        return question.partition, (yield from self.verified_answers.find_flow(question.partition, question.text))
+
+    def answer(self, partition: str, match: Match) -> Flow[Experience | None]:
+        """The answer to a match, with the matched text as its request; None if the answer is gone."""
+        experience = yield from self._pool.read_flow(match.key)
+        if experience is None:
+            yield from self.verified_answers.drop_flow(partition, match.key)
+            return None
+        return experience.model_copy(update={"req": match.text})
+
+    def note_hit(self, answer: Sequence[Generation], match: Match) -> bool:
+        """Count an answer that may be served, and record in it why it is served; False, if it is not, in a dry run."""
+        if self.mode.dry_run:
+            self._counts.add("semantic_dry")
+            _log.info("dry run: %s would have been served, score %.3f", match.key, match.score)
+            return False
+        self._counts.add("semantic_hits")
+        self.mode.mark(answer, match)
+        return True
+
+    def question(self, prompt: str, llm_string: str, answer: Sequence[Generation]) -> Question | None:
+        """What to keep of a request beside its answer; None if other words must not get this answer."""
+        return self.mode.question(prompt, llm_string) if self.mode.may_serve(answer) else None
+
+    def keep(self, question: Question | None, key: str, evicted: Evicted) -> Flow[None]:
+        """Keep a question, and drop the questions of evicted answers."""
+        if not self._pool.writes:
+            return
+        evicted_by_partition: dict[str, list[str]] = {}
+        for evicted_key, data in evicted:
+            if (partition := partition_of(data)) is not None:
+                evicted_by_partition.setdefault(partition, []).append(evicted_key)
+        if question is not None:
+            yield from self.verified_answers.keep_flow(question.partition, question.text, key)
+        for partition, keys in evicted_by_partition.items():
+            yield from self.verified_answers.drop_flow(partition, *keys)

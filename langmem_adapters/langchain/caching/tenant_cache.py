@@ -12,8 +12,7 @@ from langmem_adapters.experience.pool import ExperiencePool, experience_namespac
 from langmem_adapters.flow import Flow, step
 from langmem_adapters.keys import Namespace
 from langmem_adapters.langchain.caching.answers import Answers
-from langmem_adapters.langchain.caching.paraphrases import Paraphrases
-from langmem_adapters.langchain.caching.semantic import SEMANTIC_PART, partition_of
+from langmem_adapters.langchain.caching.semantic import Paraphrases, partition_of, question_namespace
 from langmem_adapters.model import Experience
 from langmem_adapters.validation import check_sync_function, plain_answer
 
@@ -60,14 +59,14 @@ class TenantCache(NamedTuple):
         removed = yield from step(pool.invalidate, lambda experience: self._is_selected(experience, where))
         if self.paraphrases is not None:
             namespace = experience_namespace(pool.scope, pool.tag)
-            questions = self.paraphrases.verified_answers.at((*namespace, SEMANTIC_PART))
+            questions = self.paraphrases.verified_answers.at(question_namespace(pool))
             yield from questions.sweep_flow(lambda key: not pool.store.get(namespace, [key]))
         return removed
 
     def _clear_tag(self, pool: ExperiencePool) -> Flow[int]:
         """Delete everything that is kept under the tag of a pool, by any cache; returns how many answers."""
         removed = yield from step(pool.invalidate, lambda _: True)
-        namespace = (*experience_namespace(pool.scope, pool.tag), SEMANTIC_PART)
+        namespace = question_namespace(pool)
         if self.paraphrases is not None:
             yield from self.paraphrases.verified_answers.at(namespace).clear_flow()
         yield from step(self._clear_questions, namespace)

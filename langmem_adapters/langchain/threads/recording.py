@@ -15,10 +15,17 @@ from langmem_adapters.conversation.stored_summary import unspaced_text
 from langmem_adapters.conversation.tombstones import DELETED, DEPARTED, have_been_deleted, have_departed
 from langmem_adapters.flow import Flow, step
 from langmem_adapters.keys import fingerprint
-from langmem_adapters.langchain.threads.changed_questions import SENT_KEY, mark_changed_questions, sent_fingerprints
 from langmem_adapters.langchain.threads.exchanges import TextOf, id_key, is_dialogue
 from langmem_adapters.langchain.threads.overlap import existing_count, existing_count_by_id, renumbered_count
-from langmem_adapters.langchain.threads.run_messages import RECORDED_KEY, THREAD_KEY, UNRECORDED_KEY, merge_run_messages
+from langmem_adapters.langchain.threads.run_messages import (
+    RECORDED_KEY,
+    SENT_KEY,
+    THREAD_KEY,
+    UNRECORDED_KEY,
+    mark_changed_questions,
+    merge_run_messages,
+    sent_fingerprints,
+)
 from langmem_adapters.langchain.threads.storable import append_messages, to_message_leniently
 from langmem_adapters.langchain.threads.summaries import SUMMARIZED_KEY, shared_state, summarized_ids
 from langmem_adapters.langchain.threads.view import Thread

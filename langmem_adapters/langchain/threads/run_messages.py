@@ -1,12 +1,14 @@
-"""What a run has said, put together from what its state and its thread have of that."""
+"""What a run was asked and has said, put together from what its state and its thread have of that."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from langchain_core.messages import BaseMessage
 
+from langmem_adapters.keys import fingerprint
+from langmem_adapters.langchain.threads.exchanges import CHANGED_KEY, TextOf, is_dialogue
 from langmem_adapters.langchain.threads.view import Thread, is_generated_id
 from langmem_adapters.model import Message
 
@@ -22,6 +24,9 @@ the thread that recorded them; its own id would not do, as a thread may begin an
 
 UNRECORDED_KEY: Final = "brain_said"
 """Key in a thread's state: what a run has shown the model and not recorded; the thread itself may lose it."""
+
+SENT_KEY: Final = "brain_sent"
+"""Key in a thread's state: fingerprints of a run's questions, as its client sent them, by message id."""
 
 
 def newest(earlier: list[BaseMessage], later: list[BaseMessage]) -> list[BaseMessage]:  # noqa: ARG001 - LangGraph's
@@ -70,3 +75,21 @@ def _take_renamed(message: M, remaining: dict[Any, M]) -> M | None:
 
 def _role_or_type(message: Message | BaseMessage) -> str:
     return message.role if isinstance(message, Message) else message.type
+
+
+def sent_fingerprints(new: Iterable[Message], text_of: TextOf) -> dict[str, str]:
+    """The value of :data:`SENT_KEY` for the new messages of a thread when a run begins."""
+    return {m.id: fingerprint(text_of(m)) for m in new if m.role == "user" and is_dialogue(m)}
+
+
+def mark_changed_questions(new: Iterable[Message], run_messages: Sequence[Message], thread: Thread) -> list[Message]:
+    """The messages for a session; each question that the run said in other words than it was asked is marked.
+
+    Others may have changed it during the run, such as a filter that takes a secret out of what was asked.
+    """
+    sent = thread.state.get(SENT_KEY) or {}
+    changed = {m.id for m in run_messages if m.id in sent and sent[m.id] != fingerprint(thread.text_of(m))}
+    return [
+        m.model_copy(update={"metadata": {**m.metadata, CHANGED_KEY: True}}) if original.id in changed else m
+        for m, original in zip(new, run_messages, strict=True)
+    ]

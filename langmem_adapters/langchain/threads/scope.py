@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextvars import copy_context
-from functools import partial
 from itertools import takewhile
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -14,9 +12,9 @@ from langgraph.runtime import Runtime
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.keys import SUBAGENT_SUFFIX, fingerprint
 from langmem_adapters.langchain.convert import role_of
-from langmem_adapters.langchain.threads.changed_questions import SENT_KEY
-from langmem_adapters.langchain.threads.run_messages import RECORDED_KEY, UNRECORDED_KEY, merge_run_messages
+from langmem_adapters.langchain.threads.run_messages import RECORDED_KEY, SENT_KEY, UNRECORDED_KEY, merge_run_messages
 from langmem_adapters.model import Scope
+from langmem_adapters.providers.finish_reasons import field
 from langmem_adapters.validation import id_text
 
 Lookup: TypeAlias = str | Callable[[Runtime[Any]], object]
@@ -32,16 +30,15 @@ _TOOLS_NODE = "tools"  # what create_agent calls the node in which tools run
 
 
 def _default_session(runtime: Runtime[Any]) -> object:
-    session_id = _context_value(runtime, "session_id")
+    session_id = field(runtime.context, "session_id")
     if session_id is not None and session_id != "":
         return session_id
     info = runtime.execution_info  # None outside of a run
     return info.thread_id if info else None
 
 
-def _context_value(runtime: Runtime[Any], name: str) -> object:
-    context = runtime.context
-    return context.get(name) if isinstance(context, Mapping) else getattr(context, name, None)
+def _default_user(runtime: Runtime[Any]) -> object:
+    return field(runtime.context, "user_id")
 
 
 class ScopeResolver(NamedTuple):
@@ -55,7 +52,7 @@ class ScopeResolver(NamedTuple):
 
     def __call__(self, runtime: Runtime[Any]) -> Scope:
         """The scope. Raises ConfigurationError if it is incomplete, so that nobody is given another's memory."""
-        user = _resolve_id("user", partial(_context_value, name="user_id") if self.user is None else self.user, runtime)
+        user = _resolve_id("user", _default_user if self.user is None else self.user, runtime)
         session = _resolve_id("session", _default_session if self.session is None else self.session, runtime)
         if self.needs_user and not user:
             raise ConfigurationError(
@@ -72,11 +69,6 @@ class ScopeResolver(NamedTuple):
         if self.needs_tenant and not tenant:
             raise ConfigurationError("the run has no tenant: the middleware's tenant= found none")
         return Scope(tenant=tenant, user=user, session=session)
-
-    def bind_context(self, runtime: Runtime[Any]) -> Callable[[], Scope]:
-        """A function that finds the scope later, in the present context: a user's function may ask for its run."""
-        context = copy_context()
-        return lambda: context.run(lambda: self(runtime))
 
 
 def owner_update(scope: Scope, state: Mapping[str, Any]) -> dict[str, Any]:
