@@ -210,7 +210,7 @@ class RedisStore(Shared):
         return (namespace for namespace in found if part in namespace)
 
     def _scan(self, pattern: bytes) -> Iterator[Namespace]:
-        seen: set[Namespace | None] = {None}
+        seen: set[Namespace] = set()
         for key in self._wire.scan_keys(pattern):
             namespace = self._keys.namespace(key)
             if namespace is not None and namespace not in seen:
@@ -296,10 +296,7 @@ class RedisStore(Shared):
 
 def _to_page(keys: Sequence[str], total: int, replies: list[Any]) -> Page:
     """A page made of the replies for values and entries, each of which may not have been asked for."""
-    values: dict[str, bytes] = {}
-    if keys:
-        value_reply, *replies = replies
-        values = _existing_values(keys, value_reply)
+    values = _existing_values(keys, replies.pop(0)) if keys else {}
     entries = replies[0] if replies else []
     return Page([redis_log.to_item(*entry) for entry in entries], total, values)
 
