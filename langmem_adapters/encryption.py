@@ -320,15 +320,14 @@ def key_name(data: bytes) -> str:
             "a stored value was encrypted by a newer version of langmem_adapters; upgrade to read it"
         )
     name = bytes(data[2 : 2 + data[1]]).decode("latin-1") if is_sealed(data) and len(data) > 1 else ""
-    min_size = _header_size(data) + _NONCE_BYTES + _TAG_BYTES
-    if not _KEY_NAME_PATTERN.fullmatch(name) or len(data) < min_size:
+    if not _KEY_NAME_PATTERN.fullmatch(name) or len(data) < _header_size(data) + _NONCE_BYTES + _TAG_BYTES:
         remedy = "export what was stored without the codec, and import it with the codec into an empty store"
         raise NotSealed(f"a stored value is not encrypted, or not by this kind of codec: {remedy}")
     return name
 
 
 def _header_size(data: bytes) -> int:
-    return 2 + data[1] + (_CHECK_BYTES if data[0] == _FORMAT_VERSION else 0) if len(data) > 1 else 0
+    return 2 + data[1] + (_CHECK_BYTES if data[0] == _FORMAT_VERSION else 0)
 
 
 def _data_key_place(name: str) -> bytes:

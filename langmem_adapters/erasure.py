@@ -12,6 +12,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from typing import TypeAlias, cast
@@ -136,7 +137,7 @@ def delete_user_flow(
         check_index("index", index)
     check_sync_function("report", report)
     prefixes = [("memories", user), (user, "memories")] if items is None else _checked_prefixes(items, user)
-    erasure = _Erasure(unwrap(store), indexes, tenant=tenant, user=user, prefixes=prefixes, report=report)
+    erasure = _Erasure(unwrap(store), indexes, tenant, user, prefixes, report or (lambda *_: None))
     places: list[str] = [_LANGGRAPH_KIND, *_KINDS]
     for _ in range(_MAX_PASSES):
         erasure.listing = None  # a running search may have indexed some again
@@ -169,33 +170,26 @@ def _checked_prefixes(items: Sequence[Namespace], user: str) -> list[Namespace]:
     return prefixes
 
 
+@dataclass(eq=False, repr=False)
 class _Erasure:
     """The blocking parts; meant for a flow's steps."""
 
-    def __init__(
-        self,
-        store: Store,
-        indexes: tuple[Index, ...],
-        *,
-        tenant: str,
-        user: str,
-        prefixes: Sequence[Namespace],
-        report: Report | None,
-    ) -> None:
-        self.store = store
-        self.indexes = indexes
+    store: Store
+    indexes: tuple[Index, ...]
+    tenant: str
+    user: str
+    prefixes: Sequence[Namespace]
+    report: Report
+    listing: list[Namespace] | None = None  # what the store held in this pass
+
+    def __post_init__(self) -> None:
         self.counts: Counter[str] = Counter()
-        self._tenant = tenant
-        self._user = user
-        self._prefixes = prefixes
-        self._root = (_LANGGRAPH_KIND, tenant)
-        self.roots: list[Namespace] = [(kind, tenant, user) for kind in _KINDS]
-        self.roots += [(*self._root, part, *prefix) for part in ("items", "tree") for prefix in prefixes]
-        self._report: Report = report or (lambda *_: None)
         self.failures: dict[str, LangmemError] = {}  # by place
+        self._root = (_LANGGRAPH_KIND, self.tenant)
+        self.roots: list[Namespace] = [(kind, self.tenant, self.user) for kind in _KINDS]
+        self.roots += [(*self._root, part, *prefix) for part in ("items", "tree") for prefix in self.prefixes]
         self._place = ""
         self._failed_indexes = set[tuple[str, Index]]()  # with the place
-        self.listing: list[Namespace] | None = None  # what the store held in this pass
         self._deleted = set[Namespace]()
         self._foreign = set[Namespace]()  # of LangGraph
 
@@ -225,11 +219,11 @@ class _Erasure:
     def clear(self, place: str) -> bool:
         """Delete what there is of a place; returns whether there was any."""
         if place != _LANGGRAPH_KIND:
-            return self._clear_below((place, self._tenant, self._user))
+            return self._clear_below((place, self.tenant, self.user))
         tree = NamespaceTree(self.store, (*self._root, "tree"))
-        for prefix in self._prefixes:  # before the look, so that nothing is left without a branch
-            tree.prune(prefix, is_own=lambda node: self._user in node)
-        are_found = [self._clear_below((*self._root, "tree", *prefix)) for prefix in self._prefixes]
+        for prefix in self.prefixes:  # before the look, so that nothing is left without a branch
+            tree.prune(prefix, is_own=lambda node: self.user in node)
+        are_found = [self._clear_below((*self._root, "tree", *prefix)) for prefix in self.prefixes]
         return any([*are_found, self._clear_below((*self._root, "items"), self._is_own_item)])
 
     def clear_rest(self, prefix: Namespace) -> None:
@@ -276,8 +270,8 @@ class _Erasure:
     def _list_stored(self) -> Iterator[Namespace]:
         """What the store holds of the user: Redis, which looks through all its keys, is asked once for all places."""
         list_naming = getattr(self.store, "namespaces_naming", None)
-        if list_naming is not None and all(self._user in prefix for prefix in self._prefixes):
-            return cast("Iterator[Namespace]", list_naming(self._user))
+        if list_naming is not None and all(self.user in prefix for prefix in self.prefixes):
+            return cast("Iterator[Namespace]", list_naming(self.user))
         return chain.from_iterable(map(self.store.namespaces, (*self.roots[: len(_KINDS)], self._root)))
 
     def _clear_namespace(self, namespace: Namespace, listed: _Listed, errors: list[LangmemError]) -> Flow[None]:
@@ -301,7 +295,7 @@ class _Erasure:
             yield from self._clear_stored(namespace)
             self.counts.update(counts)
             for place, number in (+counts).items():
-                self._report(place, number)
+                self.report(place, number)
             for index in indexes:
                 if not can_list_namespaces(index):
                     self._clear_index(index, namespace)
@@ -344,7 +338,7 @@ class _Erasure:
     def _is_own_item(self, namespace: Namespace) -> bool:
         """Whether a namespace of items begins with a prefix of the user; others that name them are noted."""
         labels = namespace[3:]
-        has_prefix = any(labels[: len(prefix)] == prefix for prefix in self._prefixes)
-        if self._user in labels and not has_prefix:
+        has_prefix = any(labels[: len(prefix)] == prefix for prefix in self.prefixes)
+        if self.user in labels and not has_prefix:
             self._foreign.add(namespace)
         return has_prefix

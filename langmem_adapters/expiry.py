@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 from langmem_adapters.codec import decode, encode, is_number
@@ -38,6 +39,7 @@ def check_expiry(ttl: float | None, refresh: Refresh) -> None:
         raise ConfigurationError(f'refresh is "write", "read" or "never", not {refresh!r}')
 
 
+@dataclass(eq=False, repr=False)
 class ExpiringSession:
     """One session in its store. Every write gives the whole session the same time to live.
 
@@ -52,34 +54,27 @@ class ExpiringSession:
         linked_namespace: A namespace that expires with the session, if it holds anything.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        namespace: Namespace,
-        *,
-        ttl: float | None,
-        refresh: Refresh,
-        clock: Callable[[], float],
-        linked_namespace: Namespace | None = None,
-    ) -> None:
-        check_expiry(ttl, refresh)
-        self._store = store
-        self._namespace = namespace
-        self._ttl = ttl
-        self._refresh = refresh
-        self._clock = clock
-        self._linked_namespace = linked_namespace
-        self._deadline_keys = [] if ttl is None or refresh == "write" else [EXPIRES]
+    store: Store
+    namespace: Namespace
+    _: KW_ONLY
+    ttl: float | None
+    refresh: Refresh
+    clock: Callable[[], float]
+    linked_namespace: Namespace | None = None
+
+    def __post_init__(self) -> None:
+        check_expiry(self.ttl, self.refresh)
+        self._deadline_keys = [] if self.ttl is None or self.refresh == "write" else [EXPIRES]
         self._deadline: float | None = None  # with "never", once it is known
 
     def append(self, entries: Sequence[tuple[str, bytes]], *, keys: Sequence[str] = ()) -> Flow[Appended]:
         """:meth:`Store.append`."""
-        ttl = self._ttl if self._refresh != "never" else (yield from self._ttl_for_write())
+        ttl = self.ttl if self.refresh != "never" else (yield from self._ttl_for_write())
         requested_keys = [*keys, *self._deadline_keys]
-        appended = yield from step(self._store.append, self._namespace, entries, keys=requested_keys, ttl=ttl)
-        if self._ttl is not None and self._deadline_keys:
-            ttl = yield from self._reconcile_deadline(self._ttl, appended.values.pop(EXPIRES, None), ttl)
-        if self._linked_namespace is not None:
+        appended = yield from step(self.store.append, self.namespace, entries, keys=requested_keys, ttl=ttl)
+        if self.ttl is not None and self._deadline_keys:
+            ttl = yield from self._reconcile_deadline(self.ttl, appended.values.pop(EXPIRES, None), ttl)
+        if self.linked_namespace is not None:
             yield from self._extend_linked(ttl)
         return appended
 
@@ -89,24 +84,24 @@ class ExpiringSession:
             is_restarted = yield from self._restart(ttl, None)
             return ttl if is_restarted else remaining
         deadline = _parse_deadline(stored)
-        if self._refresh != "never" or deadline == self._deadline:
+        if self.refresh != "never" or deadline == self._deadline:
             return remaining
         # By a clock that is behind, it may lie more than the ttl ahead.
-        stored_remaining = 0.0 if deadline is None else min(deadline - self._clock(), ttl)
+        stored_remaining = 0.0 if deadline is None else min(deadline - self.clock(), ttl)
         if stored_remaining <= 0:
             return remaining
         # Another object has restarted the session, and the deadline known here would end it too soon.
         self._deadline = deadline
         with suppress(Conflict):  # it was cleared, or restarted once more
-            yield from step(self._store.write, self._namespace, guard={EXPIRES: stored}, ttl=stored_remaining)
+            yield from step(self.store.write, self.namespace, guard={EXPIRES: stored}, ttl=stored_remaining)
         return stored_remaining
 
     def write(self, **change: Any) -> Flow[None]:
         """:meth:`Store.write`."""
         ttl = yield from self._ttl_for_write()
-        if ttl is not None and self._refresh == "read":
-            change["put"] = {**change.get("put", {}), EXPIRES: encode(self._clock() + ttl)}
-        yield from step(self._store.write, self._namespace, ttl=ttl, **change)
+        if ttl is not None and self.refresh == "read":
+            change["put"] = {**change.get("put", {}), EXPIRES: encode(self.clock() + ttl)}
+        yield from step(self.store.write, self.namespace, ttl=ttl, **change)
         yield from self._extend_linked(ttl)
 
     def try_write(self, **change: Any) -> Flow[bool]:
@@ -119,37 +114,37 @@ class ExpiringSession:
 
     def scan(self, *, keys: Sequence[str] = (), **bounds: Any) -> Flow[Page]:
         """:meth:`Store.scan`."""
-        page = yield from step(self._store.scan, self._namespace, keys=[*keys, *self._deadline_keys], **bounds)
+        page = yield from step(self.store.scan, self.namespace, keys=[*keys, *self._deadline_keys], **bounds)
         yield from self._refresh_after_read(page.values, exists=bool(page.total or page.values))
         return page
 
     def get(self, keys: Sequence[str] | None) -> Flow[dict[str, bytes]]:
         """:meth:`Store.get`."""
         requested_keys = None if keys is None else [*keys, *self._deadline_keys]
-        values = yield from step(self._store.get, self._namespace, requested_keys)
+        values = yield from step(self.store.get, self.namespace, requested_keys)
         yield from self._refresh_after_read(values, exists=bool(values))
         return values
 
     def clear(self) -> Flow[None]:
         """:meth:`Store.clear`."""
         self._deadline = None
-        yield from step(self._store.clear, self._namespace)
+        yield from step(self.store.clear, self.namespace)
 
     def linked_ttl(self) -> float | None:
         """The remaining seconds of ``linked_namespace``, if fewer than the ttl; reads nothing from the store."""
-        if self._linked_namespace is None or self._refresh != "never":
+        if self.linked_namespace is None or self.refresh != "never":
             return None
         return self._seconds_until(self._deadline)
 
     def _ttl_for_write(self) -> Flow[float | None]:
         """The seconds that a write made now gives the session."""
-        if self._ttl is None or self._refresh != "never":
-            return self._ttl
+        if self.ttl is None or self.refresh != "never":
+            return self.ttl
         remaining = self._seconds_until(self._deadline)
         if remaining is not None and remaining > _NEAR_DEADLINE_SECONDS:
             return remaining
         while True:
-            values = yield from step(self._store.get, self._namespace, self._deadline_keys)
+            values = yield from step(self.store.get, self.namespace, self._deadline_keys)
             stored = values.get(EXPIRES)
             deadline = _parse_deadline(stored)
             remaining = self._seconds_until(deadline)
@@ -157,22 +152,22 @@ class ExpiringSession:
                 self._deadline = deadline
                 return remaining
             # A deadline that has passed while the session still exists was left by writes under another rule.
-            if (yield from self._restart(self._ttl, stored)):
-                return self._ttl  # without another check: a ttl may be shorter than a write takes
+            if (yield from self._restart(self.ttl, stored)):
+                return self.ttl  # without another check: a ttl may be shorter than a write takes
 
     def _seconds_until(self, deadline: float | None) -> float | None:
         """Seconds until a deadline; None for a deadline that cannot be the session's."""
-        if deadline is None or self._ttl is None:
+        if deadline is None or self.ttl is None:
             return None
-        remaining = deadline - self._clock()
-        return remaining if 0 < remaining <= self._ttl else None
+        remaining = deadline - self.clock()
+        return remaining if 0 < remaining <= self.ttl else None
 
     def _restart(self, ttl: float, stored: bytes | None) -> Flow[bool]:
         """Restart the time to live; False if another writer has changed the ``stored`` deadline."""
-        deadline = self._clock() + ttl
+        deadline = self.clock() + ttl
         try:
             put, guard = {EXPIRES: encode(deadline)}, {EXPIRES: stored}
-            yield from step(self._store.write, self._namespace, put=put, guard=guard, ttl=ttl)
+            yield from step(self.store.write, self.namespace, put=put, guard=guard, ttl=ttl)
         except Conflict:
             return False
         self._deadline = deadline
@@ -180,26 +175,26 @@ class ExpiringSession:
 
     def _refresh_after_read(self, values: dict[str, bytes], *, exists: bool) -> Flow[None]:
         data = values.pop(EXPIRES, None)
-        if self._ttl is None or self._refresh == "write":
+        if self.ttl is None or self.refresh == "write":
             return
         deadline = _parse_deadline(data)
-        if self._refresh == "never":
+        if self.refresh == "never":
             self._deadline = deadline  # another writer may have restarted the session
         elif exists:
             remaining = self._seconds_until(deadline)
             # Guarded, so that a cleared session does not come back, and only one of several readers writes.
-            if remaining is None or remaining < self._ttl * (1 - MIN_RESTART_FRACTION):
+            if remaining is None or remaining < self.ttl * (1 - MIN_RESTART_FRACTION):
                 try:
-                    yield from self._restart(self._ttl, data)
-                    yield from self._extend_linked(self._ttl)
+                    yield from self._restart(self.ttl, data)
+                    yield from self._extend_linked(self.ttl)
                 except StoreError as error:
                     _warn("a session was read, but its expiry could not be renewed", error)
 
     def _extend_linked(self, ttl: float | None) -> Flow[None]:
-        if self._linked_namespace is None or ttl is None:
+        if self.linked_namespace is None or ttl is None:
             return
-        if (yield from step(self._store.scan, self._linked_namespace, limit=0)).total:
-            yield from step(self._store.write, self._linked_namespace, ttl=ttl)
+        if (yield from step(self.store.scan, self.linked_namespace, limit=0)).total:
+            yield from step(self.store.write, self.linked_namespace, ttl=ttl)
 
 
 def _parse_deadline(data: bytes | None) -> float | None:

@@ -57,7 +57,7 @@ def every_index(url: str, *, codec: Codec | BindingCodec | None, vectors: str | 
         indexes.add(protected_index(url, codec))
     if embedder is not None:
         indexes.add(shared_vectors(vectors or vectors_url(url, codec), embedder))
-    if vectors is not None and embedder is None:
+    elif vectors is not None:
         indexes.add(shared_vectors(vectors, _REFUSING_EMBEDDER))
     if has_vectors(index):
         indexes.add(shared_vectors(url, _REFUSING_EMBEDDER))

@@ -19,7 +19,7 @@ Redactor: TypeAlias = Callable[[str], str]
 # The id fields of each kind of record; the key is a field by which the kind is recognised.
 _ID_FIELDS = {"role": ["id"], "message": ["id"], "text": ["covers", "said"], "data": ["id"], "uuid": ["uuid"]}
 _ID_FIELDS |= {name: ["session", "message_id"] for name in ("session", "message_id")}
-_RECORD_FIELDS = ("message", "occurrences")  # fields of a memory that hold records
+_RECORD_FIELDS = {"message": ["message", "occurrences"]}  # the same, for those of a memory that hold records
 
 
 def redactor_except_names(redactor: Redactor, names: AbstractSet[str]) -> Redactor:
@@ -53,8 +53,7 @@ def _redact_record(record: Any, redactor: Redactor) -> Any:
     if kind == "role":
         redactor = redactor_except_names(redactor, _call_ids(record))
     ids = {name: record[name] for name in _ID_FIELDS.get(kind, ()) if isinstance(record.get(name), str)}
-    record_names = [name for name in _RECORD_FIELDS if name in record] if kind == "message" else []
-    records = {name: _redact_record(record[name], redactor) for name in record_names}
+    records = {name: _redact_record(record[name], redactor) for name in _RECORD_FIELDS.get(kind, ()) if name in record}
     remaining = {name: part for name, part in record.items() if name not in ids and name not in records}
     redacted = _redact_value(remaining, redactor)
     changed = redacted is not remaining or any(part is not record[name] for name, part in records.items())
@@ -64,10 +63,8 @@ def _redact_record(record: Any, redactor: Redactor) -> Any:
 def _call_ids(message: dict[str, Any]) -> set[str]:
     """The ids of a message's tool calls, which content and host repeat: redacted, one might equal another."""
     host = message.get("host")
-    places = [
-        message,
-        *(fields for fields in (host.values() if isinstance(host, dict) else ()) if isinstance(fields, dict)),
-    ]
+    hosts = host.values() if isinstance(host, dict) else ()
+    places = [fields for fields in (message, *hosts) if isinstance(fields, dict)]
     lists = [fields.get(name) for fields in places for name in ("tool_calls", "invalid_tool_calls")]
     calls = [call for calls in lists if isinstance(calls, list) for call in calls if isinstance(call, dict)]
     return set(call_ids([*calls, {"id": message.get("tool_call_id")}]))

@@ -178,9 +178,8 @@ def _open_sqlite(url: str, cache_timeout: float | None) -> SQLiteStore:
         seconds = math.nan
     if not 0 <= seconds < _MAX_TIMEOUT_SECONDS:
         raise ConfigurationError(f"timeout is a number of seconds below {_MAX_TIMEOUT_SECONDS:,.0f}, not {timeout!r}")
-    if cache_timeout is None:
-        return SQLiteStore(path, synchronous=synchronous, timeout=seconds)
-    return SQLiteStore(path, synchronous=synchronous, timeout=cache_timeout, fails_fast=True)
+    seconds = seconds if cache_timeout is None else cache_timeout
+    return SQLiteStore(path, synchronous=synchronous, timeout=seconds, fails_fast=cache_timeout is not None)
 
 
 def _open_redis(url: object, cache_timeout: float | None) -> Store:

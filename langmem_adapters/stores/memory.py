@@ -189,14 +189,19 @@ class MemoryStore(Shared):
         last_seq = self._seq
         removed = [entry for item in remove if (entry := content.by_id.get(item.id)) and entry.seq == item.seq]
         old_values = _select_values(content.values, [*delete, *put])
+        new: list[bool] = []
         try:
             for key in delete:
                 content.values.pop(key, None)
             content.values.update(put)
             content.remove(removed)
-            new, added = self._number_entries(content, append)
-            content.by_id.update(added)
-            content.log += added.values()
+            for id_, data in append:
+                is_new = id_ not in content.by_id
+                new.append(is_new)
+                if is_new:
+                    self._seq += 1
+                    item = content.by_id[id_] = Item(self._seq, id_, data)
+                    content.log.append(item)
             self._touch(namespace, content, ttl)
         except BaseException:  # such as KeyboardInterrupt: restore the old content
             content.values = {key: value for key, value in content.values.items() if key not in put} | old_values
@@ -233,20 +238,6 @@ class MemoryStore(Shared):
         if self._writes % _WRITES_PER_CULL == 0:
             self._remove_expired()
         self._children.setdefault(namespace[:-1], {})[namespace] = content
-
-    def _number_entries(
-        self, content: _Content, entries: Sequence[tuple[str, bytes]]
-    ) -> tuple[list[bool], dict[str, Item]]:
-        """For each entry, whether it is new; and the new items by id."""
-        new: list[bool] = []
-        items: dict[str, Item] = {}
-        for id_, data in entries:
-            is_new = id_ not in content.by_id and id_ not in items
-            new.append(is_new)
-            if is_new:
-                self._seq += 1
-                items[id_] = Item(self._seq, id_, data)
-        return new, items
 
     def _remove_expired(self) -> None:
         now = self._clock()

@@ -108,12 +108,11 @@ class RedisStore(Shared):
         keys: Sequence[str] = (),
     ) -> Flow[Page]:
         redis_keys = self._keys.for_namespace(namespace)
-        base_commands = [redis_keys.count_entries, redis_keys.count_ids]
+        commands = [redis_keys.count_entries, redis_keys.count_ids]
         if keys:
-            base_commands.append(_get_command(redis_keys, keys))
+            commands.append(_get_command(redis_keys, keys))
         is_large = limit is None or max(limit, len(keys)) > _MAX_SMALL_READ
         wants_entries = limit != 0 and (before is None or before > 0)
-        commands = list(base_commands)
         if wants_entries:
             commands.append(redis_log.read_command(redis_keys, after, before, limit, reverse=reverse))
         repair_until = None
@@ -130,9 +129,8 @@ class RedisStore(Shared):
             if not (isinstance(error, StoreUnavailable) or is_full(error)):
                 raise
         # Writers may repeat ids again and again; then only the whole log tells which entry came first.
-        commands = list(base_commands)
         if wants_entries:
-            commands.append(redis_log.read_command(redis_keys, 0, before, None, reverse=False))
+            commands[-1] = redis_log.read_command(redis_keys, 0, before, None, reverse=False)
         _, total, *rest = yield self._wire.read_step(redis_keys[:3], commands, is_large=True)
         if wants_entries:
             entries = redis_log.drop_repeats(rest[-1], after)
@@ -210,7 +208,7 @@ class RedisStore(Shared):
         return (namespace for namespace in found if part in namespace)
 
     def _scan(self, pattern: bytes) -> Iterator[Namespace]:
-        seen: set[Namespace | None] = {None}
+        seen: set[Namespace] = set()
         for key in self._wire.scan_keys(pattern):
             namespace = self._keys.namespace(key)
             if namespace is not None and namespace not in seen:
@@ -296,10 +294,7 @@ class RedisStore(Shared):
 
 def _to_page(keys: Sequence[str], total: int, replies: list[Any]) -> Page:
     """A page made of the replies for values and entries, each of which may not have been asked for."""
-    values: dict[str, bytes] = {}
-    if keys:
-        value_reply, *replies = replies
-        values = _existing_values(keys, value_reply)
+    values = _existing_values(keys, replies.pop(0)) if keys else {}
     entries = replies[0] if replies else []
     return Page([redis_log.to_item(*entry) for entry in entries], total, values)
 

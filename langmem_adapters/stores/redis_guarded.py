@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
 from typing import Any
@@ -29,17 +30,14 @@ _MAX_BATCH_BYTES = 1 << 18  # after which no more writes join a transaction
 _MAX_LINES = 256  # that are kept; should one in use be dropped, its namespace has two
 
 
+@dataclass(eq=False, repr=False)
 class _Write:
     """One guarded write, and its answer: the replies to its commands, or an error."""
 
-    def __init__(
-        self, commands: Sequence[bytes], guard: Mapping[str, bytes | None], changes: Mapping[str, bytes | None]
-    ) -> None:
-        self.commands = commands
-        self.guard = guard
-        self.changes = changes
-        self.size = sum(map(len, commands))
-        self.answer: list[Any] | Exception | None = None
+    commands: Sequence[bytes]
+    guard: Mapping[str, bytes | None]
+    changes: Mapping[str, bytes | None]
+    answer: list[Any] | Exception | None = None
 
     def take_answer(self) -> list[Any]:
         """Return or raise the answer, once: an error as one of its own, since several writes may share it.
@@ -73,7 +71,7 @@ class _Line:
         with suppress(IndexError):  # none is left
             while len(writes) < MAX_BATCH and size < _MAX_BATCH_BYTES:
                 writes.append(self.waiting.popleft())
-                size += writes[-1].size
+                size += sum(map(len, writes[-1].commands))
         return writes
 
 

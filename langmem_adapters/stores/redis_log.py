@@ -123,7 +123,7 @@ def _remove_repeats(wire: Wire, redis_keys: NamespaceKeys, stream_ids: list[byte
 
 def last_seq(wire: Wire, redis_keys: NamespaceKeys) -> int:
     """The newest entry's sequence number."""
-    (newest,) = wire.send((redis_keys.log, pack("XREVRANGE", redis_keys.log, b"+", b"-", "COUNT", 1)))
+    (newest,) = wire.send((redis_keys.log, read_command(redis_keys, 0, None, 1, reverse=True)))
     return _to_seq(newest[0][0]) if newest else 0
 
 
@@ -191,8 +191,7 @@ class _IdOccurrences:
 
     def remaining_command(self, limit: int | None) -> bytes:
         """Read the entries after those that were counted."""
-        count = () if limit is None else ("COUNT", limit)
-        return pack("XRANGE", self._redis_keys.log, b"(" + _to_stream_id(self._last_seq), b"+", *count)
+        return read_command(self._redis_keys, self._last_seq, None, limit, reverse=False)
 
     def count_page(self, page: list[_Entry]) -> None:
         for stream_id, fields in page:

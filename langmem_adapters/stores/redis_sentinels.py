@@ -44,8 +44,9 @@ class SentinelWatch:
 
     def call(self, exchange: Callable[[Any], T]) -> T:
         """Call ``exchange`` with a connection; if it is time, have the sentinels asked, without waiting for them."""
-        if self._last_uses.was_long_ago(self._pool):  # this call may have to connect, and so to ask them
-            self._close_idle()
+        if self._last_uses.was_long_ago(self._pool):  # this call may have to connect, and so to ask them: over new ones
+            for pool in self._sentinel_pools():
+                pool.disconnect(inuse_connections=False)
         if time.monotonic() >= self._next_poll:
             self._next_poll, self._closed = time.monotonic() + _ANSWER_TIMEOUT_SECONDS, False
             with suppress(RuntimeError):  # no thread can be started
@@ -61,11 +62,6 @@ class SentinelWatch:
         self._closed = True
         for pool in self._sentinel_pools():
             close_pool(pool)
-
-    def _close_idle(self) -> None:
-        """Have the sentinels asked over new connections."""
-        for pool in self._sentinel_pools():
-            pool.disconnect(inuse_connections=False)
 
     def _sentinel_pools(self) -> list[ConnectionPool]:
         return [sentinel.connection_pool for sentinel in self._pool.sentinel_manager.sentinels]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary, finalize
@@ -77,27 +78,22 @@ class OneServer:
             connections.close()
 
 
+@dataclass(eq=False, repr=False)
 class Cluster:
     """The nodes of a cluster. A node that is down does not block the calls to the others."""
 
     one_slot = False
 
-    def __init__(
-        self,
-        make_client: Callable[[], RedisCluster],
-        owned: bool,
-        retries: Retries,
-        make_breaker: _MakeBreaker,
-        last_uses: LastUses,
-    ) -> None:
-        self._make_client = make_client
-        self._owned = owned
-        self._retries = retries
-        self._make_breaker = make_breaker
+    make_client: Callable[[], RedisCluster]
+    owned: bool
+    retries: Retries
+    make_breaker: _MakeBreaker
+    last_uses: LastUses
+
+    def __post_init__(self) -> None:
         self._breakers: dict[str, Breaker] = {}  # by node, or by slot that no node serves; "" at first
         self._lock = ForkSafeLock()
         self._own_connections: WeakKeyDictionary[ConnectionPool, OwnConnections] = WeakKeyDictionary()
-        self._last_uses = last_uses
         self._client: RedisCluster | None = None
         self._failure: tuple[float, Exception] | None = None  # of the last failed attempt to make a client
 
@@ -118,13 +114,13 @@ class Cluster:
     def call(self, key: bytes, exchange: _Exchange[T]) -> T:
         attempt: Callable[[], T] = lambda: self._caller(self._pool(key))(exchange)  # noqa: E731 - with its type
         return self._breaker_of(key).guard(
-            lambda: self._retries.call(attempt, _is_temporary_in_cluster, self._try_refresh)
+            lambda: self.retries.call(attempt, _is_temporary_in_cluster, self._try_refresh)
         )
 
     def close(self) -> None:
         with self._lock.held():
             client = self._client
-        if client is not None and self._owned:
+        if client is not None and self.owned:
             for pool in _pools(client):
                 close_pool(pool)
 
@@ -135,11 +131,11 @@ class Cluster:
 
     def _caller(self, pool: ConnectionPool) -> _Caller:
         """As :func:`call_with_connection`; for a pool of the store's own, first come, first served."""
-        if not self._owned:
+        if not self.owned:
             return partial(call_with_connection, pool)
         connections = self._own_connections.get(pool)
         if connections is None:  # another thread may be first
-            connections = self._own_connections.setdefault(pool, OwnConnections(pool, self._last_uses))
+            connections = self._own_connections.setdefault(pool, OwnConnections(pool, self.last_uses))
         return connections.call
 
     def _connected_client(self) -> RedisCluster:
@@ -149,12 +145,12 @@ class Cluster:
                 if self._failure is not None and self._failure[0] > started:  # all who waited get the same error
                     raise self._failure[1].with_traceback(None)  # in no variable: its traceback will hold this frame
                 try:
-                    self._client = self._make_client()
+                    self._client = self.make_client()
                 except Exception as error:
                     self._failure = time.monotonic(), error
                     raise
-                self._last_uses.was_long_ago(self._client)  # its first use
-                if self._owned:
+                self.last_uses.was_long_ago(self._client)  # its first use
+                if self.owned:
                     _close_when_unused(self, self._client.close)
             return self._client
 
@@ -168,7 +164,7 @@ class Cluster:
 
         if breaker := self._breakers.get(name):
             return breaker
-        return self._breakers.setdefault(name, self._make_breaker(probe, _is_node_down if is_node else is_down))
+        return self._breakers.setdefault(name, self.make_breaker(probe, _is_node_down if is_node else is_down))
 
     def _breaker_name(self, key: bytes) -> tuple[str, bool]:
         """The name of a node, or of a slot that no node serves, and whether it is a node."""
@@ -190,7 +186,7 @@ class Cluster:
     def _refresh_nodes(self) -> RedisCluster:
         """Ask the nodes who serves which slots; if none of the known nodes is left, ask those given at first."""
         client = self._connected_client()
-        if self._owned and self._last_uses.was_long_ago(client):
+        if self.owned and self.last_uses.was_long_ago(client):
             for pool in _pools(client):
                 pool.disconnect(inuse_connections=False)
         startup_nodes = client.nodes_manager.startup_nodes

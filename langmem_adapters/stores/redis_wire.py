@@ -185,7 +185,7 @@ class Wire:
                 raise self.lost_write() from error
 
         for _ in range(_MAX_ATTEMPTS):
-            with suppress(WatchError), _Translation(self.address):
+            with _Translation(self.address), suppress(WatchError):
                 return self._servers.call(key, attempt)
         raise Conflict(f"other writers changed the same namespace {_MAX_ATTEMPTS} times in a row; try again")
 
@@ -241,7 +241,7 @@ class Wire:
 
 
 class _Translation:
-    """A ``with`` block whose driver's errors become the library's, but for a WatchError.
+    """A ``with`` block whose driver's errors become the library's.
 
     No generator: since Python 3.12, one into which an error is thrown keeps it until garbage is collected.
     """
@@ -253,7 +253,7 @@ class _Translation:
         """Do nothing."""
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        if isinstance(error, _DRIVER_ERRORS) and not isinstance(error, WatchError):
+        if isinstance(error, _DRIVER_ERRORS):
             raise translate(error, self._address) from error
 
 

@@ -205,15 +205,13 @@ class SQLiteStore(Shared):
 
     def dates(self, namespace: Namespace) -> Dates | None:
         with self._database.reading() as connection, connection:
+            now = self._clock()
             row = connection.execute(
-                f"SELECT {UPDATED_AT}, expires_at FROM langmem_namespaces WHERE name = ?",  # noqa: S608 - a constant
-                (encode_namespace(namespace),),
+                f"SELECT {UPDATED_AT}, expires_at - ? FROM langmem_namespaces"  # noqa: S608 - a constant
+                " WHERE name = ? AND (expires_at IS NULL OR expires_at > ?)",
+                (now, encode_namespace(namespace), now),
             ).fetchone()
-        if row is None:
-            return None
-        updated_at, expires_at = row
-        remaining = None if expires_at is None else expires_at - self._clock()
-        return None if remaining is not None and remaining <= 0 else Dates(updated_at, remaining)
+        return None if row is None else Dates(*row)
 
     def set_dates(self, namespace: Namespace, dates: Dates) -> None:
         now = self._clock()

@@ -11,7 +11,6 @@ import functools
 import math
 import sqlite3
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from langmem_adapters.files.unlinking import Unlinking, removal_sql
@@ -57,7 +56,10 @@ UNCOUNTED_ENTRIES = f"ifnull((SELECT max(seq) {_UNCOUNTED_ROWS}) - (number << 32
 UPDATED_AT = f"ifnull((SELECT at {_UNCOUNTED_ROWS} ORDER BY seq DESC LIMIT 1), updated_at)"
 """When the namespace was last written."""
 
-_FIND = f"SELECT number, total + {UNCOUNTED_ENTRIES}, beside, expires_at FROM langmem_namespaces WHERE name = ?"  # noqa: S608
+_FIND = (
+    f"SELECT number, total + {UNCOUNTED_ENTRIES}, beside FROM langmem_namespaces"  # noqa: S608 - a constant
+    " WHERE name = ? AND (expires_at IS NULL OR expires_at > ?)"
+)
 _EXPIRED = "SELECT number FROM langmem_namespaces WHERE expires_at <= ? LIMIT 1"
 _OPEN = (
     f"SELECT number, next, total, {UNCOUNTED_ENTRIES}, listed_at, expires_at, ({_EXPIRED}), beside"  # noqa: S608
@@ -108,13 +110,8 @@ def find_namespace(connection: sqlite3.Connection, name: str, now: float) -> tup
 
     None if there is no such namespace, or it has expired.
     """
-    row = connection.execute(_FIND, (name,)).fetchone()
-    if row is None:
-        return None
-    number, total, has_inline, expires_at = row
-    if expires_at is not None and expires_at <= now:
-        return None
-    return number, total, has_inline
+    row: tuple[int, int, bool] | None = connection.execute(_FIND, (name, now)).fetchone()
+    return row
 
 
 def open_namespace(connection: sqlite3.Connection, name: str, namespace: Namespace, now: float) -> NamespaceState:
@@ -125,21 +122,11 @@ def open_namespace(connection: sqlite3.Connection, name: str, namespace: Namespa
         if state.expires_at is None or state.expires_at > now:
             return state
         NAMESPACE_TABLES.unlink(connection, state.number, name)
-    number = connection.execute(
-        "INSERT INTO langmem_namespaces (name, parent, next, total, updated_at) VALUES (?, ?, 1, 0, 0)",
-        (name, encode_namespace(namespace[:-1])),
-    ).lastrowid
-    (expired_number,) = connection.execute(f"SELECT ({_EXPIRED})", (now,)).fetchone()
-    return NamespaceState(
-        number=int(number or 0),
-        next=1,
-        total=0,
-        uncounted=0,
-        listed_at=-math.inf,
-        expires_at=None,
-        expired_number=expired_number,
-        has_inline=False,
+    connection.execute(
+        "INSERT INTO langmem_namespaces (name, parent, next, total, updated_at, listed_at) VALUES (?, ?, 1, 0, 0, ?)",
+        (name, encode_namespace(namespace[:-1]), -math.inf),
     )
+    return NamespaceState(*connection.execute(_OPEN, (now, name)).fetchone())
 
 
 def append_entries(
@@ -147,7 +134,7 @@ def append_entries(
     state: NamespaceState,
     entries: Sequence[tuple[str, bytes]],
     now: float,
-    values: Mapping[str, bytes] = MappingProxyType({}),
+    values: Mapping[str, bytes],
 ) -> list[bool]:
     """Append the entries that are new, with their inline values; returns for each entry whether it is new."""
     new = []

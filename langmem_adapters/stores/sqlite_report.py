@@ -54,7 +54,7 @@ def findings(database: Database) -> Iterator[Finding]:
     else:
         remedy = "stop all writers, copy the file, and restore a backup, or save the rest with sqlite3's .recover"
         yield Finding("problem", "file", f"it is damaged: {'; '.join(flaws)}", remedy)
-    if pages and free_pages > _MAX_FREE_SHARE * pages:
+    if free_pages > _MAX_FREE_SHARE * pages:
         yield Finding("note", "file", f"{free_pages / pages:.0%} of it is empty", "give the space back with vacuum")
     sizes = _file_sizes(database)
     if sizes.get("-wal", 0) > _MAX_WAL_BYTES:

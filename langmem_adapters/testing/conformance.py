@@ -291,15 +291,10 @@ class StoreConformance(ConcurrentStoreConformance, ExpiringStoreConformance):
         store.append(_NS, [("a", data)])
         store.write(_NS, put={"k": data})
         page = store.scan(_NS, keys=["k"])
-        assert page.items[0].data == data
-        assert page.values["k"] == data
-        parts = [
-            page.items[0].data,
-            page.values["k"],
-            store.get(_NS)["k"],
-            store.append(_NS, [], keys=["k"]).values["k"],
-        ]
-        assert {type(part) for part in parts} == {bytes}
+        values = [page.values, store.get(_NS), store.append(_NS, [], keys=["k"]).values]
+        for part in [page.items[0].data, *(each["k"] for each in values)]:
+            assert type(part) is bytes
+            assert part == data
 
     def test_many_are_read_and_changed_at_once(self, store: Store) -> None:
         texts = [str(n) for n in range(3000)]  # more than some databases take in a statement

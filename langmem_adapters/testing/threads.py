@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 
 from langmem_adapters.errors import Conflict
 from langmem_adapters.protocols import Store
@@ -19,26 +20,21 @@ class ConcurrentStoreConformance:
     """The part of :class:`~langmem_adapters.testing.StoreConformance` that runs on threads."""
 
     def test_writers_on_threads_lose_no_update(self, store: Store) -> None:
-        finished: list[bool] = []
         taken: list[int] = []
 
         def count_up() -> None:
-            try:
-                for _ in range(10):
-                    while True:
-                        old = store.get(_NS, ["n"]).get("n")
-                        with suppress(Conflict):
-                            store.write(_NS, put={"n": str(int(old or b"0") + 1).encode()}, guard={"n": old})
-                            break
-            finally:
-                finished.append(True)
+            for _ in range(10):
+                while True:
+                    old = store.get(_NS, ["n"]).get("n")
+                    with suppress(Conflict):
+                        store.write(_NS, put={"n": str(int(old or b"0") + 1).encode()}, guard={"n": old})
+                        break
 
         def take() -> None:
-            while len(finished) < 8:
-                values = store.append(_NS, [], put={"n": b"0"}, keys=["n"]).values.values()
-                taken.extend(map(int, values))
+            values = store.append(_NS, [], put={"n": b"0"}, keys=["n"]).values.values()
+            taken.extend(map(int, values))
 
-        _run_on_threads(*[count_up] * 8, take)
+        _run_beside(take, *[count_up] * 8)
         assert sum(taken) + int(store.get(_NS, ["n"])["n"]) == 80
 
     def test_appends_on_threads_lose_nothing_and_keep_each_writers_order(self, store: Store) -> None:
@@ -82,66 +78,67 @@ class ConcurrentStoreConformance:
         assert sorted(replaced) == [f"{name}{n}".encode() for name in string.ascii_lowercase[:8] for n in range(10)]
 
     def test_a_reader_sees_no_half_of_a_change(self, store: Store) -> None:
-        done = threading.Event()
+        def write() -> None:
+            for n in range(25):
+                store.append(_NS, [(f"{n}a", b""), (f"{n}b", b"")])
+                store.write(_NS, append=[(f"{n}c", b""), (f"{n}d", b"")], put={"last": f"{n}d".encode()})
 
-        def writer() -> None:
-            try:
-                for n in range(25):
-                    store.append(_NS, [(f"{n}a", b""), (f"{n}b", b"")])
-                    store.write(_NS, append=[(f"{n}c", b""), (f"{n}d", b"")], put={"last": f"{n}d".encode()})
-            finally:
-                done.set()
+        def read() -> None:
+            page = store.scan(_NS, keys=["last"])
+            ids = [item.id for item in page.items]
+            assert page.total == len(ids)
+            assert not ids or ids[-1][-1] in "bd"
+            assert [page.values[key].decode() for key in page.values] == [id_ for id_ in ids if id_[-1] == "d"][-1:]
 
-        def reader() -> None:
-            while not done.is_set():
-                page = store.scan(_NS, keys=["last"])
-                ids = [item.id for item in page.items]
-                assert page.total == len(ids)
-                assert not ids or ids[-1][-1] in "bd"
-                assert [page.values[key].decode() for key in page.values] == [id_ for id_ in ids if id_[-1] == "d"][-1:]
-
-        _run_on_threads(writer, reader)
+        _run_beside(read, write)
 
     def test_a_reader_sees_no_half_of_a_removal(self, store: Store) -> None:
         store.append(_NS, [(str(n), b"") for n in range(25)], put={"removed": b"0"})
         items = store.scan(_NS).items
-        done = threading.Event()
 
-        def remover() -> None:
-            try:
-                for n, item in enumerate(items, start=1):
-                    store.write(_NS, remove=[item], put={"removed": str(n).encode()})
-            finally:
-                done.set()
+        def remove() -> None:
+            for n, item in enumerate(items, start=1):
+                store.write(_NS, remove=[item], put={"removed": str(n).encode()})
 
-        def reader() -> None:
-            while not done.is_set():
-                page = store.scan(_NS, keys=["removed"])
-                assert page.items == items[int(page.values["removed"]) :]
+        def read() -> None:
+            page = store.scan(_NS, keys=["removed"])
+            assert page.items == items[int(page.values["removed"]) :]
 
-        _run_on_threads(remover, reader)
+        _run_beside(read, remove)
 
     def test_a_removal_loses_nothing_that_is_appended_meanwhile(self, store: Store) -> None:
         appended: list[str] = []
         removed: list[str] = []
-        done = threading.Event()
 
-        def appender() -> None:
-            while not done.is_set():
-                appended.append(str(len(appended)))
-                store.append(_NS, [(appended[-1], b"")])
+        def append() -> None:
+            appended.append(str(len(appended)))
+            store.append(_NS, [(appended[-1], b"")])
 
-        def remover() -> None:
-            try:
-                while len(removed) < 50:
-                    oldest = store.scan(_NS, limit=3).items
-                    store.write(_NS, remove=oldest)
-                    removed.extend(item.id for item in oldest)
-            finally:
-                done.set()
+        def remove() -> None:
+            while len(removed) < 50:
+                oldest = store.scan(_NS, limit=3).items
+                store.write(_NS, remove=oldest)
+                removed.extend(item.id for item in oldest)
 
-        _run_on_threads(appender, remover)
+        _run_beside(append, remove)
         assert [*removed, *(item.id for item in store.scan(_NS).items)] == appended
+
+
+def _run_beside(meanwhile: Callable[[], None], *calls: Callable[[], None]) -> None:
+    """Do each on a thread of its own, and ``meanwhile`` on one more, again and again until they have ended."""
+    running = list(calls)
+
+    def call_and_end(call: Callable[[], None]) -> None:
+        try:
+            call()
+        finally:
+            running.remove(call)
+
+    def repeat() -> None:
+        while running:
+            meanwhile()
+
+    _run_on_threads(*(partial(call_and_end, call) for call in calls), repeat)
 
 
 def _run_on_threads(*calls: Callable[[], None]) -> None:
