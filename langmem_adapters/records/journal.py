@@ -118,9 +118,8 @@ def compact_log(store: Store, namespace: Namespace, *, new_id: Callable[[], str]
         return
     before: Mapping[str, bytes] = page.values
     try:
-        if (
-            COMPACTION_KEY not in before
-        ):  # a value that another log of the same namespace, begun after a clear, will never have
+        if COMPACTION_KEY not in before:
+            # A value that another log of the same namespace, begun after a clear, will never have.
             before = {COMPACTION_KEY: compaction_mark({}, (), 0, new_id())}
             store.write(namespace, put=before, guard={COMPACTION_KEY: None}, ttl=ttl)
         items = [item for page in pages(store, namespace) for item in page]
