@@ -19,21 +19,8 @@ try:
     from chromadb.api.shared_system_client import SharedSystemClient
     from chromadb.auth import ClientAuthHeaders, ClientAuthProvider
     from chromadb.config import Settings, System, get_class
-    from chromadb.errors import ChromaError, NotFoundError
 except ImportError as error:
     raise MissingDependency("chromadb", "chroma") from error
-
-__all__ = [
-    "ChromaError",
-    "NotFoundError",
-    "check_engine",
-    "connect",
-    "cosines",
-    "httpx",
-    "nearest",
-    "open_folder",
-    "quota",
-]
 
 _CLOUD_QUOTA = 300  # https://docs.trychroma.com/cloud/quotas-limits
 _SERVER_QUOTA = 1_000_000_000  # Chroma counts in 32 bits
