@@ -7,10 +7,10 @@ each other as in an index built anew, whatever this one held before.
 from __future__ import annotations
 
 import json
-import sqlite3
 from array import array
 from bisect import bisect_left
 from collections.abc import Collection, Mapping, Sequence
+from itertools import groupby
 from typing import TypeAlias
 
 from langmem_adapters.indexes.lexical_cache import Postings, parse_postings
@@ -201,35 +201,26 @@ _SELECT_POSTINGS = f"""
 
 
 def _read_turns(corpus: Corpus, numbers: Sequence[int], versions: Mapping[int, int]) -> dict[int, Turn]:
-    """The documents that have these numbers; not all numbers have one."""
+    """The documents that have these numbers, which are in order; not all numbers have one."""
     stretches = {number // STRETCH_SIZE for number in numbers}
     turns_by_stretch: dict[int, dict[int, Turn | None]] = {  # None: no document has that number
         stretch: corpus.cache.get(stretch, versions[stretch]) or {} for stretch in stretches
     }
     missing = [number for number in numbers if number not in turns_by_stretch[number // STRETCH_SIZE]]
     if missing:
-        loaded = _load_turns(corpus.connection, missing)
-        loaded_by_stretch: dict[int, dict[int, Turn | None]] = {}
-        for number in missing:
-            loaded_by_stretch.setdefault(number // STRETCH_SIZE, {})[number] = loaded.get(number)
-        for stretch, turns in loaded_by_stretch.items():
-            turns_by_stretch[stretch] = turns_by_stretch[stretch] | turns
-            size = _TURN_BYTES * len(turns_by_stretch[stretch])
-            corpus.cache.put(stretch, versions[stretch], turns_by_stretch[stretch], size)
+        rows = corpus.connection.execute(_SELECT_TURNS, (json.dumps(missing),)).fetchall()
+        loaded = {n: Turn(to_text(id_), length, to_text(who), at, marks) for n, id_, length, who, at, marks in rows}
+        for stretch, group in groupby(missing, Evidence.stretch_of):
+            turns = turns_by_stretch[stretch] | {number: loaded.get(number) for number in group}
+            turns_by_stretch[stretch] = turns
+            corpus.cache.put(stretch, versions[stretch], turns, _TURN_BYTES * len(turns))
     numbered_turns = ((number, turns_by_stretch[number // STRETCH_SIZE][number]) for number in numbers)
     return {number: turn for number, turn in numbered_turns if turn is not None}
 
 
-def _load_turns(connection: sqlite3.Connection, numbers: Sequence[int]) -> dict[int, Turn]:
-    rows = connection.execute(
-        "SELECT number, id, length, speaker, at, marks FROM langmem_lexical_documents"
-        " WHERE number IN (SELECT value FROM json_each(?))",
-        (json.dumps(numbers),),
-    ).fetchall()
-    return {
-        number: Turn(to_text(id_), length, to_text(speaker), at, marks)
-        for number, id_, length, speaker, at, marks in rows
-    }
+_SELECT_TURNS = """
+    SELECT number, id, length, speaker, at, marks FROM langmem_lexical_documents
+    WHERE number IN (SELECT value FROM json_each(?))"""
 
 
 def _stretch_idf(corpus: Corpus, term: Term) -> float:
