@@ -59,9 +59,12 @@ def step(call: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Flow[Any]:
         return (yield from flow(call.__self__, *args, **kwargs))  # type: ignore[attr-defined]  # a cast costs a call
     if is_coroutine(call):
         name = getattr(call, "__qualname__", type(call).__qualname__)
-        refuse = _refusing_call(
-            f"{name} is a coroutine function: call the async twin of this method, whose name begins with a"
-        )
+
+        def refuse() -> Any:
+            raise ConfigurationError(
+                f"{name} is a coroutine function: call the async twin of this method, whose name begins with a"
+            )
+
         return (yield Step(refuse, lambda: cast("Awaitable[Any]", call(*args, **kwargs))))
     return (yield Step(lambda: call(*args, **kwargs)))
 
@@ -73,17 +76,16 @@ def call_either(
 
     Raises ConfigurationError with the text ``refusal`` if a blocking caller meets something that must be awaited.
     """
-    blocking_call = _refusing_call(refusal) if call is None else partial(call, *args)
-    answer = yield Step(blocking_call, None if acall is None else partial(acall, *args))
-    if not inspect.isawaitable(answer):
-        return answer
+    answer: Any = None
 
     def refuse() -> Any:
         if inspect.iscoroutine(answer):
             answer.close()  # otherwise Python warns that it was never awaited
         raise ConfigurationError(refusal)
 
-    return (yield Step(refuse, lambda: answer))
+    blocking_call = refuse if call is None else partial(call, *args)
+    answer = yield Step(blocking_call, None if acall is None else partial(acall, *args))
+    return (yield Step(refuse, lambda: answer)) if inspect.isawaitable(answer) else answer
 
 
 def within(enter: Callable[[], AbstractContextManager[object]], flow: Flow[T]) -> Flow[T]:
@@ -142,13 +144,6 @@ def is_coroutine(value: object) -> bool:
         return False
     call = None if isinstance(value, type) else getattr(value, "__call__", None)  # noqa: B004 - asked what it is
     return inspect.iscoroutinefunction(value) or inspect.iscoroutinefunction(call)
-
-
-def _refusing_call(refusal: str) -> Callable[[], Any]:
-    def refuse() -> Any:
-        raise ConfigurationError(refusal)
-
-    return refuse
 
 
 def blocking(flow: Callable[Concatenate[S, P], Flow[T]]) -> Callable[Concatenate[S, P], T]:

@@ -11,9 +11,9 @@ from itertools import islice
 from typing import NamedTuple, cast
 
 from langmem_adapters import views
-from langmem_adapters.codec import decode, encode
+from langmem_adapters.codec import decode, encode, encode_plain
 from langmem_adapters.conversation.export import exported_lines
-from langmem_adapters.conversation.export_lines import Line, dump, is_valid_value, parse_lines
+from langmem_adapters.conversation.export_lines import Line, is_valid_value, parse_lines
 from langmem_adapters.conversation.log import CREATED, brain_namespace
 from langmem_adapters.conversation.merging import Merge
 from langmem_adapters.conversation.session import TITLE, read_title
@@ -145,7 +145,7 @@ class Sessions(Shared):
         with advancing(progress, "exporting", total, "lines") as advance:
             for line in exported_lines(self.store, map(self._namespace, names)):
                 advance(1)
-                yield dump(line) + b"\n"
+                yield encode_plain(line) + b"\n"
 
     async def aexport(self, session: str | None = None, *, progress: Progress = False) -> AsyncGenerator[bytes, None]:
         """:meth:`export`, without blocking the event loop."""

@@ -60,11 +60,15 @@ class SignalValues:
         evidence, cell_of = self._evidence, self._cell_of
         term_counts: dict[int, dict[int, float]] = {number: {} for number in evidence.stretches}
         bm25: dict[int, dict[int, float]] = {number: {} for number in evidence.stretches}  # of each place
-        norms: dict[int, float] = {}  # by length
         for term, by_stretch in enumerate(evidence.postings):
-            for number, postings in by_stretch.items():
-                term_counts[number][term] = sum(postings[1])
-                self._add_term(term, postings, bm25[number], norms)
+            idf, counts_by_cell = evidence.idf[term], self._term_counts[term]
+            for number, (places, counts, lengths) in by_stretch.items():
+                term_counts[number][term] = sum(counts)
+                scores = bm25[number]
+                for place, count, norm in zip(places, counts, _bm25_norms(lengths, evidence.average), strict=True):
+                    scores[place] = scores.get(place, 0.0) + idf * count / (count + norm)
+                    if place in cell_of:
+                        counts_by_cell[cell_of[place]] = count
         for scores in bm25.values():
             for place in scores.keys() & cell_of.keys():
                 self._matching_places.add(place)
@@ -80,25 +84,6 @@ class SignalValues:
                 score = _bm25(term_counts[number], evidence.stretch_idf, norm)
                 values[number] = (score**2, max(bm25[number].values(), default=0.0), best_cosines[number])
         return values
-
-    def _add_term(
-        self,
-        term: int,
-        postings: tuple[Sequence[int], Sequence[int], Sequence[int]],
-        scores: dict[int, float],
-        norms: dict[int, float],
-    ) -> None:
-        """Add a term to the scores of the places that have it, and count it in their cells."""
-        idf, cell_of, counts_by_cell = self._evidence.idf[term], self._cell_of, self._term_counts[term]
-        places, counts, lengths = postings
-        for place, count, length in zip(places, counts, lengths, strict=True):
-            norm = norms.get(length)
-            if norm is None:
-                [norm] = _bm25_norms([length], self._evidence.average)
-                norms[length] = norm
-            scores[place] = scores.get(place, 0.0) + idf * count / (count + norm)
-            if place in cell_of:
-                counts_by_cell[cell_of[place]] = count
 
     def measure(self) -> tuple[list[int], dict[str, Sequence[float]], dict[str, float]]:
         """The candidates that have any signal of the query, their values of each signal, and its greatest value."""

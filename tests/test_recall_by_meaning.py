@@ -6,7 +6,7 @@ import math
 import pickle
 import random
 import threading
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from langmem_adapters.langchain import BrainMemoryMiddleware
 from langmem_adapters.langgraph import LongTermStore
 from langmem_adapters.llamaindex import LongTermMemoryBlock
 from langmem_adapters.protocols import Page, Store
+from langmem_adapters.signals import SIGNALS
 from langmem_adapters.stores.memory import MemoryStore
 
 MEANINGS = ({"bike", "bicycle", "cycle"}, {"shed", "hut"}, {"cat", "pet", "tom"})
@@ -60,6 +61,18 @@ def test_other_words_of_the_same_meaning_are_found(any_store: Store) -> None:
     memory.flush()
     assert texts(memory.search("Where did I cycle?")) == ["My bicycle is broken."]
     assert texts(memory.search("Is there a pet?")) == []
+
+
+@pytest.mark.parametrize("weighed", [SIGNALS, ["replies"]], ids=["default weights", "none that counts beside vectors"])
+def test_a_query_without_any_word_is_answered_by_meaning(weighed: Collection[str]) -> None:
+    bikes = Embedder(lambda texts: [[0.0, 1.0] if "shed" in text else [1.0, 0.0] for text in texts], name="bikes")
+    vectors, weights = open_vectors("memory:", bikes), {name: 0.0 for name in SIGNALS if name not in weighed}
+    memory = LongTermMemory(MemoryStore(), open_index("memory:"), vectors=vectors, user="ada", weights=weights)
+    memory.add(said("The shed.", "My bike."), session="a")
+    memory.flush()
+    found = memory.search("\U0001f6b2")
+    assert texts(found) == ["My bike."]
+    assert (found[0].score > 0) == (weighed is SIGNALS)
 
 
 def test_h2_adding_embeds_nothing_before_it_returns() -> None:

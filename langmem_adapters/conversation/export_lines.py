@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from langmem_adapters.codec import decode, is_number, parse_json, refuse_sealed_or_newer
+from langmem_adapters.codec import decode, encode_plain, is_number, parse_json, refuse_sealed_or_newer
 from langmem_adapters.conversation.log import ARCHIVE, ARCHIVED, CREATED
 from langmem_adapters.conversation.session import KNOWLEDGE, TITLE
 from langmem_adapters.conversation.stored_summary import SUMMARY
@@ -43,10 +43,10 @@ def _checked_line(line: Any, number: int) -> Line:
     if line["type"] == "message":
         # an id that is the same when the same lines are imported again
         line["message"]["id"] = str(line["message"].get("id") or fingerprint(number, line))
-        Message.from_bytes(dump(line["message"]))
+        Message.from_bytes(encode_plain(line["message"]))
     elif line["type"] == "session":
         for key, value in line["values"].items():
-            check_value(key, dump(value))
+            check_value(key, encode_plain(value))
     else:
         raise ValueError('its type is neither "session" nor "message"')
     return dict(line)
@@ -87,16 +87,8 @@ def is_valid_value(key: str, data: bytes) -> bool:
 
 
 def load(data: bytes) -> Any:
-    """Parse stored JSON without decoding it, with the codec's type marks."""
+    """Parse stored JSON without decoding it: what the codec has marked stays so, and must not be marked twice."""
     try:
         return parse_json(data, bounded=True)
     except (ValueError, RecursionError) as error:
         raise SerializationError(f"a stored value cannot be read: {error}") from error
-
-
-def dump(value: Any) -> bytes:
-    """Write JSON without encoding it: what the codec has marked must not be marked twice."""
-    try:
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
-    except UnicodeEncodeError:  # lone surrogates
-        return json.dumps(value, separators=(",", ":")).encode()

@@ -8,7 +8,8 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from langmem_adapters.conversation.export_lines import Line, dump
+from langmem_adapters.codec import encode_plain
+from langmem_adapters.conversation.export_lines import Line
 from langmem_adapters.conversation.log import ARCHIVED, CREATED, archived_ids, entry_id
 from langmem_adapters.conversation.session import KNOWLEDGE, knowledge_after
 from langmem_adapters.conversation.stored_summary import SUMMARY, last_covered_id, read_summary
@@ -46,6 +47,8 @@ class Merge:
         self._session_lines = 0
         self._values: dict[str, bytes] = {}
         self._messages: list[_Imported] = []
+        self._marks: dict[str, bytes] = {}  # the marks of departed messages that came with the lines
+        self._existing: dict[str, bytes] = {}  # by id: the session's messages with ids of the lines
         self._own_ids: set[str] = set()  # the ids of the session's own messages
         self._renamed_ids: set[str] = set()  # the own ids, if a message with an id of the lines may have left
         self._last_seq = 0  # the last log entry that was read
@@ -64,27 +67,27 @@ class Merge:
     def add_line(self, line: Line) -> None:
         """Add a line that has been checked."""
         if line["type"] == "message":
-            self._messages.append(_Imported(line["message"]["id"], dump(line["message"])))
+            self._messages.append(_Imported(line["message"]["id"], encode_plain(line["message"])))
         else:
             self._session_lines += 1
-            self._values |= {key: dump(value) for key, value in line["values"].items() if key != EXPIRES}
+            self._values |= {key: encode_plain(value) for key, value in line["values"].items() if key != EXPIRES}
 
     def write(self, advance: Callable[[int], object]) -> Flow[int]:
         """Write the lines; returns how many messages were new. ``advance`` is called with the number of lines done."""
         summary = self._values.pop(SUMMARY, None)
         reads: list[Flow[Any]] = [step(self._store.get, self._namespace), self._read_existing(summary)]
-        values_before, (existing, _) = yield from gather(reads)
+        values_before, _ = yield from gather(reads)
         self._renamed_ids = set(self._own_ids) if DEPARTED in values_before else set()
         marks = {key: self._values[key] for key in (DEPARTED, DELETED) if key in self._values}
-        imported_marks = {key: data for key, data in marks.items() if values_before.get(key, data) == data}
+        self._marks = {key: data for key, data in marks.items() if values_before.get(key, data) == data}
         if self._session_lines:
-            yield from self._put_missing(self._values, values_before, imported_marks)
+            yield from self._put_missing(values_before)
             advance(self._session_lines)
         has_removals = any(key in values for key in _REMOVAL_KEYS for values in (values_before, self._values))
         added = 0
         for start in range(0, len(self._messages), _PAGE_SIZE):
             page = self._messages[start : start + _PAGE_SIZE]
-            added += yield from self._append(page, existing, imported_marks, None if has_removals else {})
+            added += yield from self._append(page, None if has_removals else {})
             advance(len(page))
         if summary is not None:
             yield from self._put_summary(summary)  # last, as it covers messages that have to be there first
@@ -96,35 +99,33 @@ class Merge:
             values = yield from step(self._store.get, self._namespace, [SUMMARY, DEPARTED])
             if SUMMARY in values:
                 return
-            _, hides_any = yield from self._read_existing(summary)  # others may have added messages by now
-            if hides_any:
+            if (yield from self._read_existing(summary)):  # others may have added messages by now
                 _log.warning("an imported summary is left out: the session has messages that it does not cover")
                 return
             guard = {SUMMARY: None, DEPARTED: values.get(DEPARTED)}  # where it ends must not have left meanwhile
             if (yield from self._session.try_write(put={SUMMARY: summary}, guard=guard)):
                 return
 
-    def _read_existing(self, summary: bytes | None) -> Flow[tuple[dict[str, bytes], bool]]:
-        """The session's messages with the lines' ids, and whether the summary would hide any other message."""
+    def _read_existing(self, summary: bytes | None) -> Flow[bool]:
+        """Read the session's messages with the lines' ids; returns whether the summary would hide any other message."""
         if not (self._messages or summary or archived_ids(self._values)):
-            return {}, False
+            return False
         ids = [entry_id(message.id) for message in self._messages]
         imported = {id_: message.data for id_, message in zip(ids, self._messages, strict=True)}
         end_id = last_covered_id(read_summary(summary))
         covered_ids = set(ids[: ids.index(end_id) + 1] if end_id in imported else ids)
-        existing: dict[str, bytes] = {}
         hides_any, is_past_end = False, not end_id
         self._last_seq = 0
         while items := (yield from self._next_page()):
             for item in items:
                 if item.id in imported:
-                    existing[item.id] = item.data
+                    self._existing[item.id] = item.data
                 if not (hides_any or is_past_end):
                     hides_any = item.id not in covered_ids or not self._is_same(item.data, imported[item.id])
                 is_past_end = is_past_end or item.id == end_id
             if len(items) < _PAGE_SIZE:
                 break
-        return existing, hides_any
+        return hides_any
 
     def _next_page(self) -> Flow[list[Item]]:
         """The log entries after those read so far; their ids are noted."""
@@ -134,30 +135,22 @@ class Merge:
             self._last_seq = page.items[-1].seq
         return page.items
 
-    def _append(
-        self,
-        messages: Sequence[_Imported],
-        existing: dict[str, bytes],
-        imported_marks: Mapping[str, bytes],
-        values: Mapping[str, bytes] | None,
-    ) -> Flow[int]:
+    def _append(self, messages: Sequence[_Imported], values: Mapping[str, bytes] | None) -> Flow[int]:
         """Add messages, except those that have left the log since an earlier import; returns how many are new.
 
-        ``existing`` are the session's messages with these ids; the new ones are added to it. ``imported_marks`` are the
-        marks of departed messages that came with these lines. ``values`` are those that tell what has left the log;
-        None: they are read.
+        ``values`` are those that tell what has left the log; None: they are read.
         """
-        entries = [self._entry(message, existing) for message in messages]
+        entries = [self._entry(message) for message in messages]
         while True:
             if values is None:
                 values = yield from step(self._store.get, self._namespace, _REMOVAL_KEYS)
             archived = yield from self._archived_ids(values)
-            deleted = _deleted_here([id_ for id_, _ in entries], values, imported_marks)
+            deleted = self._deleted_here([id_ for id_, _ in entries], values)
             left_out = [message for message, (id_, _) in zip(messages, entries, strict=True) if id_ in deleted]
             if left_out:
                 _log.warning("%d imported messages are left out: they were deleted from the session", len(left_out))
             self.deleted.update(content_id(Message.from_bytes(message.data)) for message in left_out)
-            departed = self._departed_here(messages, values, imported_marks)
+            departed = self._departed_here(messages, values)
             remaining = [entry for entry, has_departed in zip(entries, departed, strict=True) if not has_departed]
             gone_ids = deleted | archived
             append = [(id_, data) for id_, data in remaining if id_ not in gone_ids]
@@ -171,18 +164,18 @@ class Merge:
         added = {id_ for id_, _ in append}
         new = added - self._own_ids
         written = {id_: message for message, (id_, _) in zip(messages, entries, strict=True) if id_ in added}
-        displaced = yield from self._find_displaced(written, existing)
+        displaced = yield from self._find_displaced(written)
         if not displaced:
             return len(new)
         new.difference_update(entry_id(message.id) for message in displaced)
-        return len(new) + (yield from self._append(displaced, existing, imported_marks, None))
+        return len(new) + (yield from self._append(displaced, None))
 
-    def _find_displaced(self, written: Mapping[str, _Imported], existing: dict[str, bytes]) -> Flow[list[_Imported]]:
+    def _find_displaced(self, written: Mapping[str, _Imported]) -> Flow[list[_Imported]]:
         """The written messages whose ids another writer has taken for other messages meanwhile."""
         displaced: list[_Imported] = []
         while items := (yield from self._next_page()):
-            other_data = {item.id: item.data for item in items if item.data != existing.get(item.id)}
-            existing |= other_data  # a message that takes the id of one still to be written is not read again
+            other_data = {item.id: item.data for item in items if item.data != self._existing.get(item.id)}
+            self._existing |= other_data  # a message that takes the id of one still to be written is not read again
             for id_, data in other_data.items():
                 message = written.get(id_)
                 if message is not None and entry_id(message.id) == id_ and not self._is_same(data, message.data):
@@ -191,16 +184,16 @@ class Merge:
                 break
         return displaced
 
-    def _entry(self, message: _Imported, existing: dict[str, bytes]) -> tuple[str, bytes]:
+    def _entry(self, message: _Imported) -> tuple[str, bytes]:
         id_ = entry_id(message.id)
-        is_same = self._is_same(existing.setdefault(id_, message.data), message.data)
+        is_same = self._is_same(self._existing.setdefault(id_, message.data), message.data)
         if is_same and not self._renamed_ids:
             return id_, message.data
         renamed_id = content_id(self._read(message.data))  # another message has, or had, the same id
         if is_same and renamed_id not in self._renamed_ids:
             return id_, message.data
         self.renamed[content_id(Message.from_bytes(message.data))] = renamed_id
-        return renamed_id, dump({**json.loads(message.data), "id": renamed_id})
+        return renamed_id, encode_plain({**json.loads(message.data), "id": renamed_id})
 
     def _archived_ids(self, values: Mapping[str, bytes]) -> Flow[set[str]]:
         if values.get(ARCHIVED) != self._archive_mark:
@@ -208,11 +201,14 @@ class Merge:
             self._archive_mark, self._archive_ids = all_values.get(ARCHIVED), archived_ids(all_values)
         return self._archive_ids
 
-    def _departed_here(
-        self, imported: Sequence[_Imported], values: Mapping[str, bytes], imported_marks: Mapping[str, bytes]
-    ) -> list[bool]:
+    def _deleted_here(self, ids: list[str], values: Mapping[str, bytes]) -> set[str]:
+        """Those of these ids that were deleted here and not only elsewhere."""
+        here, there = have_been_deleted({}, values, ids), have_been_deleted({}, self._marks, ids)
+        return {id_ for id_, is_here, is_there in zip(ids, here, there, strict=True) if is_here and not is_there}
+
+    def _departed_here(self, imported: Sequence[_Imported], values: Mapping[str, bytes]) -> list[bool]:
         """For each of these messages, whether it has left this log and not only another."""
-        if values.get(DEPARTED) in {None, imported_marks.get(DEPARTED)}:
+        if values.get(DEPARTED) in {None, self._marks.get(DEPARTED)}:
             return [False] * len(imported)
         messages = [self._read(message.data) for message in imported]
         renamed = [message.model_copy(update={"id": content_id(message)}) for message in messages]
@@ -220,7 +216,7 @@ class Merge:
         def have_left(marks: Mapping[str, bytes]) -> list[bool]:
             return list(map(operator.or_, have_departed(marks, messages), have_departed(marks, renamed)))
 
-        return [here and not there for here, there in zip(have_left(values), have_left(imported_marks), strict=True)]
+        return [here and not there for here, there in zip(have_left(values), have_left(self._marks), strict=True)]
 
     def _read(self, data: bytes) -> Message:
         return Message.from_bytes(self._redacted(data))
@@ -229,30 +225,24 @@ class Merge:
         data = self._redacted(data)
         return stored == data or _content_of(self._redacted(stored)) == _content_of(data)
 
-    def _put_missing(
-        self, values: Mapping[str, bytes], stored: Mapping[str, bytes], imported_marks: Mapping[str, bytes]
-    ) -> Flow[None]:
+    def _put_missing(self, stored: Mapping[str, bytes]) -> Flow[None]:
         """Add values that the session lacks; ``stored`` are its own."""
-        archive = sorted(archived_ids(values))
+        archive = sorted(archived_ids(self._values))
         while True:
-            known_ids = self._own_ids | archived_ids(stored) | _deleted_here(archive, stored, imported_marks)
-            new = {key: data for key, data in values.items() if key not in stored and not key.startswith(KNOWLEDGE)}
+            known_ids = self._own_ids | archived_ids(stored) | self._deleted_here(archive, stored)
+            new = {
+                key: data for key, data in self._values.items() if key not in stored and not key.startswith(KNOWLEDGE)
+            }
             put = {key: data for key, data in new.items() if known_ids.isdisjoint(archived_ids([key]))}
             if self._own_ids:  # the session began with its own first message
                 put.pop(CREATED, None)
-            put |= _missing_facts(values, stored)
+            put |= _missing_facts(self._values, stored)
             if not put:
                 return
             guard = {key: stored.get(key) for key in (ARCHIVED, DELETED, *put)}
             if (yield from self._session.try_write(put=put, guard=guard)):
                 return
             stored = yield from step(self._store.get, self._namespace)
-
-
-def _deleted_here(ids: list[str], values: Mapping[str, bytes], imported_marks: Mapping[str, bytes]) -> set[str]:
-    """Those of these ids that were deleted here and not only elsewhere."""
-    here, there = have_been_deleted({}, values, ids), have_been_deleted({}, imported_marks, ids)
-    return {id_ for id_, is_here, is_there in zip(ids, here, there, strict=True) if is_here and not is_there}
 
 
 def _missing_facts(values: Mapping[str, bytes], stored: Mapping[str, bytes]) -> dict[str, bytes]:

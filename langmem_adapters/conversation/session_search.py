@@ -16,14 +16,7 @@ from langmem_adapters.flow import Flow, gather, run, step
 from langmem_adapters.model import Hit, Message, salvage
 from langmem_adapters.protocols import Document, Index, Item, Position
 from langmem_adapters.records.filtering import FilteredReader
-from langmem_adapters.records.following import (
-    FollowTurns,
-    IndexChange,
-    check_level,
-    follow,
-    search_up_to_date,
-    start_index,
-)
+from langmem_adapters.records.following import Follower, IndexChange
 from langmem_adapters.sharing import Shared
 from langmem_adapters.validation import check_index, check_integer, check_text
 
@@ -45,7 +38,7 @@ class SessionSearch(Shared):
         self._indexed_values: dict[str, bytes] = {}
         self._read_numbers = itertools.count()
         self._latest_read = -1
-        self._turns = FollowTurns()
+        self._follower = Follower(brain.store, index, self._namespace)
         self._values_lock = ForkSafeLock()  # held while nothing is asked of the store
 
     def search(self, query: str, k: int) -> list[tuple[Message, float]]:
@@ -80,15 +73,13 @@ class SessionSearch(Shared):
             reader = FilteredReader(read_data, lambda id_, data: salvage(data, f"entry {id_}"))
             return reader.best(lambda limit: self.index.search(self._namespace, query, limit), k)
 
-        best = search_up_to_date(follow_session, self.index, self._namespace, find_best)
+        best = self._follower.search(follow_session, find_best)
         return [(message, hit.score) for hit, message in best]
 
     def _follow_log(self) -> Position | None:
         """Bring the index up to the log; returns its position then."""
-        followed = self.brain.store, self.index, self._namespace
-        return self._turns.follow(
-            partial(check_level, *followed),
-            partial(follow, *followed, _log_change, new_id=self._new_id, on_start=self._forget_values),
+        return self._follower.take_turn(
+            partial(self._follower.advance, _log_change, new_id=self._new_id, on_start=self._forget_values)
         )
 
     def _forget_values(self) -> None:
@@ -104,7 +95,7 @@ class SessionSearch(Shared):
         if facts and self.index.position(self._namespace) is None:  # no message was ever added here
             self._indexed_values.clear()
             with contextlib.suppress(Conflict):  # another process has just begun it
-                start_index(self.index, self._namespace, (0, self._new_id()))
+                self._follower.start((0, self._new_id()))
         new = {key: salvage(data, key) for key, data in facts.items() if self._indexed_values.get(key) != data}
         documents = [document for key, fact in new.items() if fact and (document := _document(key, fact))]
         removed = [key for key, fact in new.items() if fact is None]

@@ -53,6 +53,9 @@ _CORRECTION_WEIGHT = 0.8
 _MAX_CORRECTIONS = 3  # of a word; if there are more, each is a mere guess
 _MAX_PART_FREQUENCY = 1000  # documents; more take long to read, and parts in so many tell little beside whole words
 _SELECT_NAMES = "SELECT name FROM langmem_lexical_namespaces WHERE name >= ? AND name < ? ORDER BY name"
+_SELECT_CORPUS = (
+    "SELECT number, documents, length, stretches FROM langmem_lexical_namespaces WHERE name = ? AND length != 0"
+)
 _SELECT_POSITION = "SELECT seq, entry FROM langmem_lexical_namespaces WHERE name = ? AND seq IS NOT NULL"
 
 
@@ -159,49 +162,40 @@ class LexicalIndex(Shared):
 
     def search(self, namespace: Namespace, query: str, k: int) -> list[Hit]:
         check_integer("k", k)
-        name, terms = self._row_name(namespace), query_terms(query, self._analyzer, self._stop_words)
+        terms = query_terms(query, self._analyzer, self._stop_words)
         if k <= 0 or not terms:
             return []
         with self._errors(), self._database.reading() as connection, connection:
-            corpus = self._read_corpus(connection, name)
+            corpus = self._read_corpus(connection, namespace)
             if corpus is None:
                 return []
-            weighted_terms = self._weigh_query(connection, corpus, query, terms)
-            documents = top_documents(connection, self._cache, corpus, weighted_terms, k)
-            return to_hits(connection, weighted_terms, documents)
+            weighted_terms = self._weigh_query(corpus, query, terms)
+            return to_hits(corpus, weighted_terms, top_documents(corpus, weighted_terms, k))
 
     def within(self, namespace: Namespace, query: str, thread: str) -> list[Hit]:
-        name, terms = self._row_name(namespace), self._message_terms(query)
+        terms = self._message_terms(query)
         with self._errors(), self._database.reading() as connection, connection:
-            corpus = self._read_corpus(connection, name)
+            corpus = self._read_corpus(connection, namespace)
             if corpus is None:
                 return []
-            weighted_terms = self._weigh_with_corrections(connection, corpus, query, terms)
-            documents = rank_thread(connection, self._cache, corpus, weighted_terms, thread)
-            return to_hits(connection, weighted_terms, documents)
+            weighted_terms = self._weigh_with_corrections(corpus, query, terms)
+            return to_hits(corpus, weighted_terms, rank_thread(corpus, weighted_terms, thread))
 
     def nameless(self, namespace: Namespace, query: str) -> str:
-        name = self._row_name(namespace)
         with self._errors(), self._database.reading() as connection, connection:
-            corpus = self._read_corpus(connection, name)
-            if corpus is None:
-                return query
-            _, nameless_query, _ = self._split_speakers(connection, corpus.namespace, query)
-            return nameless_query
+            corpus = self._read_corpus(connection, namespace)
+            return query if corpus is None else self._split_speakers(corpus, query)[1]
 
     def gather(self, namespace: Namespace, query: str, k: int, also: Sequence[str] = ()) -> Evidence | None:
-        name = self._row_name(namespace)
         with self._errors(), self._database.reading() as connection, connection:
-            corpus = self._read_corpus(connection, name)
+            corpus = self._read_corpus(connection, namespace)
             if corpus is None:
                 return None
-            speakers, nameless_query, terms = self._split_speakers(connection, corpus.namespace, query)
+            speakers, nameless_query, terms = self._split_speakers(corpus, query)
             if also:  # with candidates by meaning, stop words need not be searched for
                 terms = {term: weight for term, weight in terms.items() if weight >= ASIDE_WEIGHT} or terms
-            weighted_terms = self._weigh_query(connection, corpus, nameless_query, terms)
-            return gather_evidence(
-                connection, self._cache, corpus, weighted_terms, k, also, query=nameless_query, named=speakers
-            )
+            weighted_terms = self._weigh_query(corpus, nameless_query, terms)
+            return gather_evidence(corpus, weighted_terms, k, also, query=nameless_query, named=speakers)
 
     def namespaces(self, prefix: Namespace = ()) -> list[Namespace]:
         """The namespaces that begin with ``prefix`` and of which anything is kept, whichever analyzer built it."""
@@ -236,11 +230,10 @@ class LexicalIndex(Shared):
             term_counts.update(self._analyzer("\n".join(extra for extra in extra_texts if extra)))
         return Row(document, term_counts, text_marks(text) | (ANSWER if document.role == "assistant" else 0))
 
-    def _split_speakers(
-        self, connection: sqlite3.Connection, namespace: int, query: str
-    ) -> tuple[frozenset[str], str, dict[str, float]]:
+    def _split_speakers(self, corpus: Corpus, query: str) -> tuple[frozenset[str], str, dict[str, float]]:
         """The speakers that a query names, the query without them, unless nothing is left then, and its terms."""
-        speakers, nameless_query = named_speakers(truncate_query(query), speaker_names(connection, namespace))
+        names = speaker_names(corpus.connection, corpus.namespace)
+        speakers, nameless_query = named_speakers(truncate_query(query), names)
         if terms := self._message_terms(nameless_query):
             return speakers, nameless_query, terms
         return speakers, query, self._message_terms(query)
@@ -248,11 +241,9 @@ class LexicalIndex(Shared):
     def _message_terms(self, query: str) -> dict[str, float]:
         return query_terms(query, self._analyzer, self._stop_words, of_message=True)
 
-    def _weigh_query(
-        self, connection: sqlite3.Connection, corpus: Corpus, query: str, terms: dict[str, float]
-    ) -> list[Term]:
+    def _weigh_query(self, corpus: Corpus, query: str, terms: dict[str, float]) -> list[Term]:
         """The terms of a query with their weights, without very frequent parts of words, unless nothing is left."""
-        weighted_terms = self._weigh_with_corrections(connection, corpus, query, terms)
+        weighted_terms = self._weigh_with_corrections(corpus, query, terms)
         if all(term.frequency <= _MAX_PART_FREQUENCY for term in weighted_terms):
             return weighted_terms
         part_keys = set(map(to_bytes, self._part_terms(truncate_query(query))))
@@ -261,15 +252,13 @@ class LexicalIndex(Shared):
         ]
         return remaining if any(term.frequency for term in remaining) else weighted_terms
 
-    def _weigh_with_corrections(
-        self, connection: sqlite3.Connection, corpus: Corpus, query: str, terms: dict[str, float]
-    ) -> list[Term]:
+    def _weigh_with_corrections(self, corpus: Corpus, query: str, terms: dict[str, float]) -> list[Term]:
         """The terms of a query with their weights; an unknown one is joined by those that may have been meant.
 
         An unknown term that counts for little, such as a day on which nothing was said, is left out; one beside a
         question too, unless no term is known.
         """
-        weighted_terms = weigh_terms(connection, corpus, terms)
+        weighted_terms = weigh_terms(corpus, terms)
         least_unknown = 1 if any(term.frequency for term in weighted_terms) else ASIDE_WEIGHT
         weighted_terms = [
             term for term in weighted_terms if term.frequency or terms[to_text(term.term)] >= least_unknown
@@ -277,21 +266,17 @@ class LexicalIndex(Shared):
         unknown = {to_text(term.term) for term in weighted_terms if not term.frequency}
         corrections = self._spelling_corrections(truncate_query(query), unknown) if unknown else {}
         for term, corrected_terms in corrections.items():
-            weighted_corrections = weigh_terms(
-                connection, corpus, dict.fromkeys(corrected_terms - terms.keys(), _CORRECTION_WEIGHT * terms[term])
-            )
+            weights = dict.fromkeys(corrected_terms - terms.keys(), _CORRECTION_WEIGHT * terms[term])
             # Sorted, because the order of a sum changes its last digit.
-            existing = sorted(correction for correction in weighted_corrections if correction.frequency)
+            existing = sorted(correction for correction in weigh_terms(corpus, weights) if correction.frequency)
             if len(existing) <= _MAX_CORRECTIONS:
                 weighted_terms += existing
         return weighted_terms
 
-    def _read_corpus(self, connection: sqlite3.Connection, name: str) -> Corpus | None:
+    def _read_corpus(self, connection: sqlite3.Connection, namespace: Namespace) -> Corpus | None:
         """A namespace's statistics; None if it has no words."""
-        row = connection.execute(
-            "SELECT number, documents, length, stretches FROM langmem_lexical_namespaces WHERE name = ?", (name,)
-        ).fetchone()
-        return Corpus(*row) if row is not None and row[2] else None
+        row = connection.execute(_SELECT_CORPUS, (self._row_name(namespace),)).fetchone()
+        return Corpus(connection, self._cache, *row) if row is not None else None
 
 
 def _checked(analyzer: Analyzer) -> Analyzer:

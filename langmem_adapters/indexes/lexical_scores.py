@@ -29,8 +29,10 @@ def idf(frequency: float, documents: float) -> float:
 
 
 class Corpus(NamedTuple):
-    """A namespace's statistics."""
+    """A namespace in one transaction: where its rows are read, and its statistics."""
 
+    connection: sqlite3.Connection
+    cache: RowCache
     namespace: int
     documents: int
     length: int
@@ -55,10 +57,10 @@ class Term(NamedTuple):
     version: int
 
 
-def weigh_terms(connection: sqlite3.Connection, corpus: Corpus, terms: Mapping[str, float]) -> list[Term]:
+def weigh_terms(corpus: Corpus, terms: Mapping[str, float]) -> list[Term]:
     """Look up the weights of a query's terms in a namespace, given how often the query has each; in their order."""
     keys = [to_bytes(term) for term in terms]
-    rows = {term: row for term, *row in select_by_keys(connection, _SELECT_TERMS, corpus.namespace, keys)}
+    rows = {term: row for term, *row in select_by_keys(corpus.connection, _SELECT_TERMS, corpus.namespace, keys)}
     c, d = corpus.length_norm
     weighted_terms = []
     for key, count in zip(keys, terms.values(), strict=True):
@@ -79,9 +81,7 @@ def rarest_terms(terms: Sequence[Term]) -> list[Term]:
     return sorted(term for term in terms if term.frequency)[:_MAX_QUERY_TERMS]
 
 
-def top_documents(
-    connection: sqlite3.Connection, cache: RowCache, corpus: Corpus, terms: Sequence[Term], k: int
-) -> list[tuple[float, int]]:
+def top_documents(corpus: Corpus, terms: Sequence[Term], k: int) -> list[tuple[float, int]]:
     """Find the k best documents, as (score, number), from the rarest term to the most frequent (max-score).
 
     As soon as the terms that are left cannot lift a new document into the best k, they are looked up only in
@@ -96,36 +96,32 @@ def top_documents(
         can_prune = len(scores) >= k and remaining_bound < max(scores.values())
         threshold = heapq.nlargest(k, scores.values())[-1] if can_prune else 0.0
         if remaining_bound >= threshold:
-            for document, contribution in _all_contributions(connection, cache, corpus, term):
+            for document, contribution in _all_contributions(corpus, term):
                 scores[document] = scores.get(document, 0.0) + contribution
             continue
         scores = {document: score for document, score in scores.items() if score + remaining_bound >= threshold}
         if len(scores) * _LOOKUP_COST < term.frequency:
-            contributions = _contributions_to(connection, corpus, term, scores)
+            contributions = _contributions_to(corpus, term, scores)
         else:
-            contributions = _all_contributions(connection, cache, corpus, term)
+            contributions = _all_contributions(corpus, term)
         for document, contribution in contributions:
             if document in scores:
                 scores[document] += contribution
     return heapq.nlargest(k, zip(scores.values(), scores, strict=True))
 
 
-def _all_contributions(
-    connection: sqlite3.Connection, cache: RowCache, corpus: Corpus, term: Term
-) -> Iterable[tuple[int, float]]:
+def _all_contributions(corpus: Corpus, term: Term) -> Iterable[tuple[int, float]]:
     """Each document of a term, and what the term adds to its score."""
-    documents, tfs, lengths = read_postings(connection, cache, corpus.namespace, term.term, term.version)
+    documents, tfs, lengths = read_postings(corpus.connection, corpus.cache, corpus.namespace, term.term, term.version)
     weight, (c, d) = term.weight, corpus.length_norm
     contributions = [weight * tf / (tf + c + d * length) for tf, length in zip(tfs, lengths, strict=True)]
     return zip(documents, contributions, strict=True)
 
 
-def _contributions_to(
-    connection: sqlite3.Connection, corpus: Corpus, term: Term, documents: Collection[int]
-) -> Iterable[tuple[int, float]]:
+def _contributions_to(corpus: Corpus, term: Term, documents: Collection[int]) -> Iterable[tuple[int, float]]:
     """:func:`_all_contributions` for those of these documents that have the term."""
     values = (term.weight, *corpus.length_norm, str([*documents]), corpus.namespace, term.term)
-    return connection.execute(_SELECT_CONTRIBUTIONS, values).fetchall()
+    return corpus.connection.execute(_SELECT_CONTRIBUTIONS, values).fetchall()
 
 
 _SELECT_CONTRIBUTIONS = """
@@ -133,10 +129,8 @@ _SELECT_CONTRIBUTIONS = """
     WHERE namespace = ? AND term = ? AND document = value"""
 
 
-def to_hits(
-    connection: sqlite3.Connection, terms: Sequence[Term], scored_numbers: Sequence[tuple[float, int]]
-) -> list[Hit]:
+def to_hits(corpus: Corpus, terms: Sequence[Term], scored_numbers: Sequence[tuple[float, int]]) -> list[Hit]:
     """The documents of these numbers, with scores from 0 to 1: 1 is what a document of all terms alone would have."""
-    ids = document_ids(connection, [number for _, number in scored_numbers])
+    ids = document_ids(corpus.connection, [number for _, number in scored_numbers])
     ideal = sum(term.weight for term in terms) or 1.0
     return [Hit(ids[number], min(score / ideal, 1.0)) for score, number in scored_numbers]

@@ -7,13 +7,13 @@ each other as in an index built anew, whatever this one held before.
 from __future__ import annotations
 
 import json
-import sqlite3
 from array import array
 from bisect import bisect_left
 from collections.abc import Collection, Mapping, Sequence
+from itertools import groupby
 from typing import TypeAlias
 
-from langmem_adapters.indexes.lexical_cache import Postings, RowCache, parse_postings
+from langmem_adapters.indexes.lexical_cache import Postings, parse_postings
 from langmem_adapters.indexes.lexical_rows import STRETCH_SIZE, key_statements, select_by_keys
 from langmem_adapters.indexes.lexical_scores import Corpus, Term, idf, rarest_terms, top_documents
 from langmem_adapters.keys import to_bytes, to_text
@@ -28,9 +28,7 @@ _Remaining: TypeAlias = Mapping[int, Sequence[int]]
 """By stretch, where documents were removed: the numbers of those that are left, in order."""
 
 
-def gather_evidence(  # noqa: PLR0917 - what is asked, and where
-    connection: sqlite3.Connection,
-    cache: RowCache,
+def gather_evidence(
     corpus: Corpus,
     terms: Sequence[Term],
     k: int,
@@ -40,18 +38,18 @@ def gather_evidence(  # noqa: PLR0917 - what is asked, and where
     named: frozenset[str],
 ) -> Evidence | None:
     """Gather the evidence of the ``k`` best documents, of those with ``extra_ids``, and of their neighbours."""
-    numbers = [number for _, number in top_documents(connection, cache, corpus, terms, k)] if k > 0 else []
-    extra = select_by_keys(connection, _SELECT_NUMBERS, corpus.namespace, list(map(to_bytes, extra_ids)))
+    numbers = [number for _, number in top_documents(corpus, terms, k)] if k > 0 else []
+    extra = select_by_keys(corpus.connection, _SELECT_NUMBERS, corpus.namespace, list(map(to_bytes, extra_ids)))
     numbers = list(dict.fromkeys([*numbers, *(number for (number,) in extra)]))
     if not numbers:
         return None
-    versions, stretches, sparse = _read_stretches(connection, {number // STRETCH_SIZE for number in numbers})
-    remaining = _read_remaining(connection, cache, sparse, versions)
+    versions, stretches, sparse = _read_stretches(corpus, {number // STRETCH_SIZE for number in numbers})
+    remaining = _read_remaining(corpus, sparse, versions)
     present_terms = rarest_terms(terms)
-    postings = _postings_by_stretch(connection, cache, corpus.namespace, present_terms, stretches)
+    postings = _postings_by_stretch(corpus, present_terms, stretches)
     candidates = _with_neighbours(numbers, stretches, remaining, _NEIGHBOUR_DISTANCE)
     neighbours = _with_neighbours(numbers, stretches, remaining, 2 * _NEIGHBOUR_DISTANCE)
-    turns = _read_turns(connection, cache, sorted(neighbours), versions)
+    turns = _read_turns(corpus, sorted(neighbours), versions)
     candidates &= turns.keys()
     if remaining:
         postings = [_closed_up_postings(by_stretch, remaining) for by_stretch in postings]
@@ -73,18 +71,16 @@ def gather_evidence(  # noqa: PLR0917 - what is asked, and where
     )
 
 
-def rank_thread(
-    connection: sqlite3.Connection, cache: RowCache, corpus: Corpus, terms: Sequence[Term], thread: str
-) -> list[tuple[float, int]]:
+def rank_thread(corpus: Corpus, terms: Sequence[Term], thread: str) -> list[tuple[float, int]]:
     """All documents said in a thread, as (score, number), best first; without any of the terms the score is 0."""
     name = to_bytes(thread)
-    rows = connection.execute(_SELECT_THREAD_NUMBERS, (corpus.namespace, name, corpus.namespace, name)).fetchall()
-    numbers = {row[0] for row in rows}
+    values = (corpus.namespace, name, corpus.namespace, name)
+    numbers = {number for (number,) in corpus.connection.execute(_SELECT_THREAD_NUMBERS, values).fetchall()}
     present_terms = rarest_terms(terms)
     stretches = {number // STRETCH_SIZE for number in numbers}
     scores = dict.fromkeys(numbers, 0.0)
     c, d = corpus.length_norm
-    postings_by_term = _postings_by_stretch(connection, cache, corpus.namespace, present_terms, stretches)
+    postings_by_term = _postings_by_stretch(corpus, present_terms, stretches)
     for term, by_stretch in zip(present_terms, postings_by_term, strict=True):
         for postings in by_stretch.values():
             for number, tf, length in zip(*postings, strict=True):
@@ -138,11 +134,9 @@ def _closed_up_postings(postings_by_stretch: Mapping[int, Postings], remaining: 
     return closed_up
 
 
-def _read_stretches(
-    connection: sqlite3.Connection, numbers: Collection[int]
-) -> tuple[dict[int, int], dict[int, Stretch], set[int]]:
+def _read_stretches(corpus: Corpus, numbers: Collection[int]) -> tuple[dict[int, int], dict[int, Stretch], set[int]]:
     """The versions of stretches, their descriptions, and those with an order from which documents were removed."""
-    rows = connection.execute(
+    rows = corpus.connection.execute(
         "SELECT number, changed, documents, length, thread != x'', used FROM langmem_lexical_stretches"
         " WHERE number IN (SELECT value FROM json_each(?))",
         (json.dumps(list(numbers)),),
@@ -153,15 +147,13 @@ def _read_stretches(
     return versions, stretches, sparse
 
 
-def _read_remaining(
-    connection: sqlite3.Connection, cache: RowCache, stretches: Collection[int], versions: Mapping[int, int]
-) -> dict[int, array[int]]:
+def _read_remaining(corpus: Corpus, stretches: Collection[int], versions: Mapping[int, int]) -> dict[int, array[int]]:
     """The numbers of all documents of these stretches."""
-    remaining = {stretch: cache.get((_NUMBERS, stretch), versions[stretch]) for stretch in stretches}
+    remaining = {stretch: corpus.cache.get((_NUMBERS, stretch), versions[stretch]) for stretch in stretches}
     if missing := [stretch for stretch in stretches if remaining[stretch] is None]:
-        for stretch, column in connection.execute(_SELECT_REMAINING, (json.dumps(missing),)).fetchall():
+        for stretch, column in corpus.connection.execute(_SELECT_REMAINING, (json.dumps(missing),)).fetchall():
             remaining[stretch] = numbers = array("q", json.loads(f"[{column}]"))
-            cache.put((_NUMBERS, stretch), versions[stretch], numbers, _NUMBERS_BYTES + 8 * len(numbers))
+            corpus.cache.put((_NUMBERS, stretch), versions[stretch], numbers, _NUMBERS_BYTES + 8 * len(numbers))
     return remaining
 
 
@@ -172,15 +164,16 @@ _SELECT_REMAINING = f"""
 
 
 def _postings_by_stretch(
-    connection: sqlite3.Connection, cache: RowCache, namespace: int, terms: Sequence[Term], stretches: Collection[int]
+    corpus: Corpus, terms: Sequence[Term], stretches: Collection[int]
 ) -> list[dict[int, Postings]]:
     """For each term, by stretch: the documents that have it, its frequency in each, and the length of each."""
     stretch_numbers = json.dumps(list(stretches))
     postings_by_term: list[dict[int, Postings]] = []
     for term in terms:
-        postings: Postings | None = cache.get((namespace, term.term), term.version)
+        postings: Postings | None = corpus.cache.get((corpus.namespace, term.term), term.version)
         if postings is None:
-            rows = connection.execute(_SELECT_POSTINGS, (stretch_numbers, namespace, term.term)).fetchall()
+            values = (stretch_numbers, corpus.namespace, term.term)
+            rows = corpus.connection.execute(_SELECT_POSTINGS, values).fetchall()
             postings_by_term.append({stretch: parse_postings(*columns) for stretch, *columns in rows})
         else:
             postings_by_term.append(_split_by_stretch(postings, stretches))
@@ -207,38 +200,27 @@ _SELECT_POSTINGS = f"""
     GROUP BY stretch.value"""  # noqa: S608 - ours
 
 
-def _read_turns(
-    connection: sqlite3.Connection, cache: RowCache, numbers: Sequence[int], versions: Mapping[int, int]
-) -> dict[int, Turn]:
-    """The documents that have these numbers; not all numbers have one."""
+def _read_turns(corpus: Corpus, numbers: Sequence[int], versions: Mapping[int, int]) -> dict[int, Turn]:
+    """The documents that have these numbers, which are in order; not all numbers have one."""
     stretches = {number // STRETCH_SIZE for number in numbers}
     turns_by_stretch: dict[int, dict[int, Turn | None]] = {  # None: no document has that number
-        stretch: cache.get(stretch, versions[stretch]) or {} for stretch in stretches
+        stretch: corpus.cache.get(stretch, versions[stretch]) or {} for stretch in stretches
     }
     missing = [number for number in numbers if number not in turns_by_stretch[number // STRETCH_SIZE]]
     if missing:
-        loaded = _load_turns(connection, missing)
-        loaded_by_stretch: dict[int, dict[int, Turn | None]] = {}
-        for number in missing:
-            loaded_by_stretch.setdefault(number // STRETCH_SIZE, {})[number] = loaded.get(number)
-        for stretch, turns in loaded_by_stretch.items():
-            turns_by_stretch[stretch] = turns_by_stretch[stretch] | turns
-            size = _TURN_BYTES * len(turns_by_stretch[stretch])
-            cache.put(stretch, versions[stretch], turns_by_stretch[stretch], size)
+        rows = corpus.connection.execute(_SELECT_TURNS, (json.dumps(missing),)).fetchall()
+        loaded = {n: Turn(to_text(id_), length, to_text(who), at, marks) for n, id_, length, who, at, marks in rows}
+        for stretch, group in groupby(missing, Evidence.stretch_of):
+            turns = turns_by_stretch[stretch] | {number: loaded.get(number) for number in group}
+            turns_by_stretch[stretch] = turns
+            corpus.cache.put(stretch, versions[stretch], turns, _TURN_BYTES * len(turns))
     numbered_turns = ((number, turns_by_stretch[number // STRETCH_SIZE][number]) for number in numbers)
     return {number: turn for number, turn in numbered_turns if turn is not None}
 
 
-def _load_turns(connection: sqlite3.Connection, numbers: Sequence[int]) -> dict[int, Turn]:
-    rows = connection.execute(
-        "SELECT number, id, length, speaker, at, marks FROM langmem_lexical_documents"
-        " WHERE number IN (SELECT value FROM json_each(?))",
-        (json.dumps(numbers),),
-    ).fetchall()
-    return {
-        number: Turn(to_text(id_), length, to_text(speaker), at, marks)
-        for number, id_, length, speaker, at, marks in rows
-    }
+_SELECT_TURNS = """
+    SELECT number, id, length, speaker, at, marks FROM langmem_lexical_documents
+    WHERE number IN (SELECT value FROM json_each(?))"""
 
 
 def _stretch_idf(corpus: Corpus, term: Term) -> float:

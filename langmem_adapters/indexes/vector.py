@@ -164,7 +164,7 @@ class VectorIndex(Shared):
 
     def _record_refusals(self, name: str, results: Mapping[str, Embedding | None], deleted_ids: Sequence[str]) -> None:
         refused = [id_ for id_, result in results.items() if result is None]
-        new_refusals = self._refused_documents.record(name, settled=[*deleted_ids, *results], refused=refused)
+        new_refusals = self._refused_documents.record(name, changed={*deleted_ids, *results}, refused=refused)
         if new_refusals:
             _log.warning("texts that %r refused are not found by meaning: %d", self.embedder, len(new_refusals))
 

@@ -194,18 +194,18 @@ class ChromaVectors:
         with self._search_errors():
             with self._lock:
                 cached = self._collections.get(name)
-            with contextlib.suppress(_driver().ChromaError, ValueError):
+            with contextlib.suppress(_driver().chromadb.errors.ChromaError, ValueError):
                 result = answer(cached)
                 return answer(self._fetch_collection(name)) if result is None else result
             # Chroma may fail in any way, or give ids without their vectors, if it was changed or cleared meanwhile.
-            with self._change_lock.held(), contextlib.suppress(_driver().NotFoundError):
+            with self._change_lock.held(), contextlib.suppress(_driver().chromadb.errors.NotFoundError):
                 return answer(self._fetch_collection(name))
             return None
 
     def _fetch_collection(self, name: str) -> Any:
         try:
             collection = self._get_client().get_collection(_collection_name(name), embedding_function=None)
-        except _driver().NotFoundError:
+        except _driver().chromadb.errors.NotFoundError:
             collection = None
         self._cache_collection(name, collection)
         return collection
@@ -223,7 +223,7 @@ class ChromaVectors:
     def _conflict_if_cleared(self, since: Position | None) -> Iterator[None]:
         try:
             yield
-        except _driver().NotFoundError as error:  # cleared by another machine just now
+        except _driver().chromadb.errors.NotFoundError as error:  # cleared by another machine just now
             if since is None:
                 raise
             raise Conflict("the vectors were cleared by another follower") from error
@@ -247,7 +247,7 @@ class ChromaVectors:
 
     def _delete_collection(self, name: str) -> None:
         self._cache_collection(name, None)
-        with contextlib.suppress(_driver().NotFoundError):
+        with contextlib.suppress(_driver().chromadb.errors.NotFoundError):
             self._get_client().delete_collection(_collection_name(name))
 
     def _cache_collection(self, name: str, collection: Any) -> None:

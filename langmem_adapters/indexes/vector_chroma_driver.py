@@ -19,21 +19,8 @@ try:
     from chromadb.api.shared_system_client import SharedSystemClient
     from chromadb.auth import ClientAuthHeaders, ClientAuthProvider
     from chromadb.config import Settings, System, get_class
-    from chromadb.errors import ChromaError, NotFoundError
 except ImportError as error:
     raise MissingDependency("chromadb", "chroma") from error
-
-__all__ = [
-    "ChromaError",
-    "NotFoundError",
-    "check_engine",
-    "connect",
-    "cosines",
-    "httpx",
-    "nearest",
-    "open_folder",
-    "quota",
-]
 
 _CLOUD_QUOTA = 300  # https://docs.trychroma.com/cloud/quotas-limits
 _SERVER_QUOTA = 1_000_000_000  # Chroma counts in 32 bits
@@ -77,8 +64,10 @@ def open_folder(folder: str) -> Any:
 
 def connect(host: str, port: int, ssl: bool, owner: object) -> Any:
     """A client of a server, which ends with its owner if it is not closed before: Chroma would keep its sockets."""
+    provider = f"{TimeoutsByAuth.__module__}.{TimeoutsByAuth.__qualname__}"
+    settings = Settings(anonymized_telemetry=False, chroma_client_auth_provider=provider)
     try:
-        client: Any = chromadb.HttpClient(host=host, port=port, ssl=ssl, settings=_client_settings())
+        client: Any = chromadb.HttpClient(host=host, port=port, ssl=ssl, settings=settings)
     except ValueError as error:  # into which Chroma turns whatever keeps it from a server
         if isinstance(cause := error.__context__, httpx.TransportError):
             raise cause from None
@@ -135,13 +124,6 @@ class TimeoutsByAuth(ClientAuthProvider):
 
     def _session(self) -> Any:
         return cast("Any", self._system.instance(cast("Any", ServerAPI)))._session  # noqa: SLF001
-
-
-def _client_settings() -> Settings:
-    return Settings(
-        anonymized_telemetry=False,
-        chroma_client_auth_provider=f"{TimeoutsByAuth.__module__}.{TimeoutsByAuth.__qualname__}",
-    )
 
 
 def _shorten_read_timeout(request: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from collections import Counter
 from pathlib import Path
 
 from langmem_adapters.concurrency.locks import ForkSafeLock
@@ -19,7 +20,7 @@ def acquire_folder(folder: str) -> bool:
     """
     with _lock.held():
         key = (os.getpid(), folder)
-        if key not in _held_folders:
+        if key not in _connections:
             # No reference is dropped in a forked child, as closing a file there would end the parent's locks.
             file = Path(folder) / _LOCK_FILE
             connection = sqlite3.connect(file, timeout=0, isolation_level=None, check_same_thread=False)
@@ -30,9 +31,8 @@ def acquire_folder(folder: str) -> bool:
                 if "locked" in str(error):
                     return False
                 raise
-            _held_folders[key] = (connection, 0)
-        connection, count = _held_folders[key]
-        _held_folders[key] = (connection, count + 1)
+            _connections[key] = connection
+        _claims[key] += 1
         return True
 
 
@@ -40,12 +40,11 @@ def release_folder(folder: str) -> None:
     """End one :func:`acquire_folder` of this process."""
     with _lock.held():
         key = (os.getpid(), folder)
-        connection, count = _held_folders[key]
-        if count > 1:
-            _held_folders[key] = (connection, count - 1)
-        else:
-            _held_folders.pop(key)[0].close()
+        _claims[key] -= 1
+        if not _claims[key]:
+            _connections.pop(key).close()
 
 
-_held_folders: dict[tuple[int, str], tuple[sqlite3.Connection, int]] = {}
+_connections: dict[tuple[int, str], sqlite3.Connection] = {}  # of the folders that a process has
+_claims: Counter[tuple[int, str]] = Counter()
 _lock = ForkSafeLock()

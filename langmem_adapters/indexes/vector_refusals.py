@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 
 from langmem_adapters.embedding import Embedder, Embedding, harmless_text
 from langmem_adapters.embedding_calls import is_rate_limit
@@ -34,15 +35,12 @@ class RefusedDocuments:
     def __init__(self) -> None:
         self._counts: dict[str, dict[str, int]] = {}
 
-    def record(self, name: str, *, settled: Sequence[str], refused: Sequence[str]) -> list[str]:
-        """Record refused documents, and those settled otherwise; returns those that were not refused before."""
+    def record(self, name: str, *, changed: AbstractSet[str], refused: Sequence[str]) -> list[str]:
+        """Record which of the changed documents were refused; returns those that were not refused before."""
         old_counts = self._counts.get(name, {})
-        reported = {*settled, *refused}
-        new_counts = {id_: count for id_, count in old_counts.items() if id_ not in reported}
-        for id_ in refused:
-            count = old_counts.get(id_, 0) + 1
-            if count < _MAX_REFUSALS:
-                new_counts[id_] = count
+        new_counts = {id_: count for id_, count in old_counts.items() if id_ not in changed}
+        counts = ((id_, old_counts.get(id_, 0) + 1) for id_ in refused)
+        new_counts |= {id_: count for id_, count in counts if count < _MAX_REFUSALS}
         self.forget(name)
         if new_counts:
             self._counts[name] = new_counts

@@ -14,7 +14,7 @@ from langmem_adapters.recall.memories import RECALLED
 from langmem_adapters.recall.question_search import QuestionSearch
 from langmem_adapters.recall.vectors import VectorRecall
 from langmem_adapters.records.filtering import FilteredReader
-from langmem_adapters.records.following import own_index_errors, search_up_to_date
+from langmem_adapters.records.following import own_index_errors
 from langmem_adapters.records.keyed import Records
 from langmem_adapters.signals import Ranked, Signal
 
@@ -64,7 +64,7 @@ class Search:
         return records.searches.after_following(self._texts_to_embed, self._catch_up)
 
     def _texts_to_embed(self) -> list[str]:
-        return [search.text_to_embed() for search in self._searches]
+        return [search.text_to_embed for search in self._searches]
 
     def _catch_up(self) -> Position | None:
         """Bring the index up to date, unless this search has done so before it asked the embedder."""
@@ -100,9 +100,7 @@ class Search:
         if self._followed_to is None:
             matches = run(records.searches.flow(search, self._catch_up))
         else:
-            matches = search_up_to_date(
-                self._catch_up, records.index, records.namespace, lambda: run(search(records.get))
-            )
+            matches = records.searches.follower.search(self._catch_up, lambda: run(search(records.get)))
         if self._vectors is not None:
             self._vectors.follow_if_behind()
         return matches

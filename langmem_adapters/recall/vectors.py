@@ -113,26 +113,19 @@ class VectorRecall:
             self._count("behind", error)
 
     def _catch_up(self) -> None:
-        while self._follow_pending():
-            pass
-
-    def _follow_pending(self) -> bool:
-        with self._follow_lock.held():
-            is_pending = self._take_pending()
-            if is_pending:
-                try:
-                    self.follow()
-                except BaseException as error:  # noqa: BLE001 - even a cancelled client's: it is counted, and retried
-                    self._count("behind", error)
-            return is_pending
-
-    def _take_pending(self) -> bool:
-        """Whether anything was added since the last call; if not, the next addition starts another thread."""
-        with self._lock.held():
-            is_pending, self._is_pending = self._is_pending, False
-            if not is_pending:
-                self._running_pid = 0
-            return is_pending
+        """Follow until nothing was added meanwhile; then the next addition starts another thread."""
+        is_pending = True
+        while is_pending:
+            with self._follow_lock.held():
+                with self._lock.held():
+                    is_pending, self._is_pending = self._is_pending, False
+                    if not is_pending:
+                        self._running_pid = 0
+                if is_pending:
+                    try:
+                        self.follow()
+                    except BaseException as error:  # noqa: BLE001 - even a cancelled client's: counted, and retried
+                        self._count("behind", error)
 
     def query(self) -> VectorQuery:
         """Begin a search."""
@@ -162,7 +155,9 @@ class VectorRecall:
         if end == self._level_position:
             if had_hits:
                 return
-            if end != START and self._are_of_another_embedder():
+            # An index of the user's own need not tell.
+            is_replaced = getattr(self._index, "is_of_another_embedder", lambda _: False)
+            if end != START and is_replaced(self.namespace):
                 raise SearchError("another embedder has replaced the vectors: give all processes the same one")
         if self._position_of(self._index) == end:
             self._level_position = end
@@ -174,10 +169,6 @@ class VectorRecall:
             self.follow()
         elif not self._is_recent(failed_at):
             self.follow_later()
-
-    def _are_of_another_embedder(self) -> bool:
-        ask = getattr(self._index, "is_of_another_embedder", None)  # an index of the user's own need not tell
-        return ask is not None and bool(ask(self.namespace))
 
     def _position_of(self, index: Index) -> Position:
         return index.position(self.namespace) or START

@@ -35,10 +35,24 @@ class IndexChange(NamedTuple):
     delete: Sequence[str] = ()
 
 
-class FollowTurns:
-    """The turns of threads that want one index brought up to date: one turn serves all who asked before it began."""
+class _UnreadPage(NamedTuple):
+    since: Position | None
+    items: list[Item]
+    compacted_to: int
 
-    def __init__(self) -> None:
+
+class Follower:
+    """An index that follows the log of its namespace, and the turns of threads that want it brought up to date.
+
+    One turn serves all who asked before it began. ``text_format`` names what the texts are made of: an index of texts
+    in another format begins anew.
+    """
+
+    def __init__(self, store: Store, index: Index, namespace: Namespace, text_format: str = "") -> None:
+        self.index = index
+        self.namespace = namespace
+        self._store = store
+        self._text_format = text_format
         self.lock = ForkSafeLock()
         """Held by the thread that has its turn."""
         self.begun = 0
@@ -51,139 +65,151 @@ class FollowTurns:
         """Whether a thread has its turn; also after one that failed, or that a fork or an interrupt has ended."""
         return self.begun != self._ended
 
-    def follow(
-        self, check: Callable[[], tuple[bool, Position | None]], follow_index: Callable[[], Position | None]
-    ) -> Position | None:
-        """Have the index followed up to now; returns its position. ``check`` is :func:`check_level`.
+    def position(self) -> Position | None:
+        """How far the index has followed; None: not begun."""
+        return self.index.position(self.namespace)
+
+    def take_turn(self, advance: Callable[[], Position | None]) -> Position | None:
+        """Have the index followed up to now; returns its position. ``advance`` is :meth:`advance` with its arguments.
 
         Most searches find nothing new: those of other threads need not wait in line to learn that.
         """
         begun = self.begun
         if self.is_following:
-            is_level, position = check()
+            is_level, position = self.check_level()
             if is_level:
                 return position
         with self.lock.held():
-            return self.take(begun, follow_index)
+            return self.take(begun, advance)
 
-    def take(self, begun_before: int, follow_index: Callable[[], Position | None]) -> Position | None:
+    def take(self, begun_before: int, advance: Callable[[], Position | None]) -> Position | None:
         """Follow, unless a whole turn has passed since ``begun_before`` was noted. Call it with the lock held."""
         if self._ended > begun_before:
             return self._position
         self.begun += 1
         turn = self.begun
-        self._position = follow_index()
+        self._position = advance()
         self._ended = max(self._ended, turn)  # one within another, as of an embedder that searches, ends first
         return self._position
 
+    def check_level(self) -> tuple[bool, Position | None]:
+        """Whether an index has nothing to follow, and its position. False also if only :meth:`advance` can tell.
 
-class _UnreadPage(NamedTuple):
-    since: Position | None
-    items: list[Item]
-    compacted_to: int
+        Changes nothing, so threads can ask this while another one follows.
+        """
+        with own_index_errors(self.index):
+            position = self.position()
+            return run(self.read_level(position)) is not None, position
 
+    def read_level(self, position: Position | None, keys: Sequence[str] = ()) -> Flow[dict[str, bytes] | None]:
+        """The values of ``keys``; None, if an index at this position has something to follow, or that is unknown."""
+        after = max(position[0] - 1, 0) if position else 0
+        page = yield from step(self._store.scan, self.namespace, after=after, limit=2, keys=[COMPACTION_KEY, *keys])
+        ends = [self._position_after(item, compacted_seq(page.values)) for item in page.items]
+        return page.values if ends == ([position] if position else []) else None
 
-def follow(
-    store: Store,
-    index: Index,
-    namespace: Namespace,
-    change_of: Callable[[list[Item]], IndexChange],
-    *,
-    new_id: Callable[[], str],
-    batch_length: Callable[[list[Item]], int] = len,
-    report: Callable[[int], object] | None = None,
-    on_start: Callable[[], None] | None = None,
-    on_lost_entry: Callable[[], object] | None = None,
-    text_format: str = "",
-) -> Position | None:
-    """Bring an index up to the store, page by page; returns its position then, or None if it has not begun.
+    def advance(
+        self,
+        change_of: Callable[[list[Item]], IndexChange],
+        *,
+        new_id: Callable[[], str],
+        batch_length: Callable[[list[Item]], int] = len,
+        report: Callable[[int], object] | None = None,
+        on_start: Callable[[], None] | None = None,
+        on_lost_entry: Callable[[], object] | None = None,
+    ) -> Position | None:
+        """Bring the index up to the store, page by page; returns its position then, or None if it has not begun.
 
-    Args:
-        store: Where the log is.
-        index: What follows it.
-        namespace: The namespace of both the log and the index.
-        change_of: Gives what a page of entries changes; it may read the store.
-        new_id: Gives an id to each beginning.
-        batch_length: Gives how many of a page's entries form one change of the index, which others wait for.
-        report: Is called after each page with its number of entries.
-        on_start: Is called just before the index begins anew, empty.
-        on_lost_entry: Is called before that if the log lost the entry of the index's position for no known reason.
-        text_format: Names what the texts are made of: an index of texts in another format begins anew.
+        Args:
+            change_of: Gives what a page of entries changes; it may read the store.
+            new_id: Gives an id to each beginning.
+            batch_length: Gives how many of a page's entries form one change of the index, which others wait for.
+            report: Is called after each page with its number of entries.
+            on_start: Is called just before the index begins anew, empty.
+            on_lost_entry: Is called before that if the log lost the entry of the index's position for no known reason.
 
-    Raises:
-        SearchError: The index failed, or was replaced again and again.
-    """
-    starts = 0
-    while True:
-        with own_index_errors(index):
-            unread = _read_unread(store, index, namespace, text_format, on_lost_entry)
-        if not unread.items:
-            return unread.since
-        try:
-            if unread.since is None:
-                starts += 1
-                if starts > _MAX_STARTS:
-                    raise SearchError("an index was replaced repeatedly: one with another embedder may share it")
-                beginning = (0, f"{unread.items[0].id}@{new_id()}")
-                if on_start:
-                    on_start()
-                start_index(index, namespace, beginning)
-                unread = unread._replace(since=beginning)
-            items = unread.items[: batch_length(unread.items)]
-            change = change_of(items)
-            position = _with_text_format(position_after(items[-1], unread.compacted_to), text_format)
-            with own_index_errors(index):
-                index.apply(
-                    namespace, upsert=change.upsert, delete=change.delete, position=position, since=unread.since
-                )
-        except Conflict:
-            continue  # another follower has cleared or advanced the index: see where it is now
-        if report:
-            report(len(items))
-        if len(items) == len(unread.items) < PAGE_SIZE:
-            return position  # nothing had come after these when they were read
+        Raises:
+            SearchError: The index failed, or was replaced again and again.
+        """
+        starts = 0
+        while True:
+            with own_index_errors(self.index):
+                unread = self._read_unread(on_lost_entry)
+            if not unread.items:
+                return unread.since
+            try:
+                if unread.since is None:
+                    starts += 1
+                    if starts > _MAX_STARTS:
+                        raise SearchError("an index was replaced repeatedly: one with another embedder may share it")
+                    beginning = (0, f"{unread.items[0].id}@{new_id()}")
+                    if on_start:
+                        on_start()
+                    self.start(beginning)
+                    unread = unread._replace(since=beginning)
+                items = unread.items[: batch_length(unread.items)]
+                upsert, delete = change_of(items)
+                end = self._position_after(items[-1], unread.compacted_to)
+                with own_index_errors(self.index):
+                    self.index.apply(self.namespace, upsert=upsert, delete=delete, position=end, since=unread.since)
+            except Conflict:
+                continue  # another follower has cleared or advanced the index: see where it is now
+            if report:
+                report(len(items))
+            if len(items) == len(unread.items) < PAGE_SIZE:
+                return end  # nothing had come after these when they were read
 
+    def start(self, beginning: Position) -> None:
+        """Begin an index that has not begun; raises Conflict if another follower has begun it."""
+        with own_index_errors(self.index):
+            self.index.apply(self.namespace, position=beginning, since=START)
 
-def check_level(
-    store: Store, index: Index, namespace: Namespace, text_format: str = ""
-) -> tuple[bool, Position | None]:
-    """Whether an index has nothing to follow, and its position. False also if only :func:`follow` can tell.
+    def search(self, catch_up: Callable[[], Position | None], search: Callable[[], T]) -> T:
+        """Search the index once it is up to date; again if somebody dropped it meanwhile: it may be half rebuilt."""
+        with own_index_errors(self.index):
+            for _ in range(_SEARCH_ATTEMPTS):
+                position = catch_up()
+                result = search()
+                if position is None or self.has_remained(position):
+                    break
+        return result
 
-    Changes nothing, so threads can ask this while another one follows.
-    """
-    with own_index_errors(index):
-        position = index.position(namespace)
-        return run(read_level(store, namespace, position, text_format)) is not None, position
+    def has_remained(self, position: Position) -> bool:
+        """Whether the index was not dropped since it was there; that it has followed on takes nothing from it."""
+        position_now = self.position()
+        return position_now == position or (position_now is not None and position_now[0] > position[0])
 
+    def _position_after(self, item: Item, compacted_to: int) -> Position:
+        seq, id_ = position_after(item, compacted_to)
+        return (seq, f"{id_}#{self._text_format}") if self._text_format else (seq, id_)
 
-def read_level(
-    store: Store, namespace: Namespace, position: Position | None, text_format: str = "", keys: Sequence[str] = ()
-) -> Flow[dict[str, bytes] | None]:
-    """The values of ``keys``; None, if an index at this position has something to follow, or only that can tell."""
-    after = max(position[0] - 1, 0) if position else 0
-    page = yield from step(store.scan, namespace, after=after, limit=2, keys=[COMPACTION_KEY, *keys])
-    ends = [position_after(item, compacted_seq(page.values)) for item in page.items]
-    is_level = [_with_text_format(end, text_format) for end in ends] == ([position] if position else [])
-    return page.values if is_level else None
-
-
-def search_up_to_date(
-    follow: Callable[[], Position | None], index: Index, namespace: Namespace, search: Callable[[], T]
-) -> T:
-    """Search an index that is up to date; search again if somebody dropped it in between: it may be half rebuilt."""
-    with own_index_errors(index):
-        for _ in range(_SEARCH_ATTEMPTS):
-            position = follow()
-            result = search()
-            if position is None or has_remained(index, namespace, position):
-                break
-    return result
-
-
-def has_remained(index: Index, namespace: Namespace, position: Position) -> bool:
-    """Whether an index was not dropped since it was at a position; that it has followed on takes nothing from it."""
-    position_now = index.position(namespace)
-    return position_now == position or (position_now is not None and position_now[0] > position[0])
+    def _read_unread(self, on_lost_entry: Callable[[], object] | None = None) -> _UnreadPage:
+        """An index's position, and a page of what came after it; the last entry that it saw is read with the page."""
+        since = self.position()
+        after = max(since[0] - 1, 0) if since else 0
+        page = self._store.scan(self.namespace, after=after, limit=PAGE_SIZE + 1, keys=[COMPACTION_KEY])
+        compacted_to = compacted_seq(page.values)
+        # Without ``on_lost_entry``, entries leave the log one by one, or the index holds more than the log tells.
+        if since is None:
+            return _UnreadPage(since, page.items[:PAGE_SIZE], compacted_to)
+        seq, id_ = since
+        first = page.items[0] if page.items else None
+        is_same_log = first is not None and id_.startswith(f"{first.id}@")  # else it was cleared, maybe during a change
+        if seq == 0 and (on_lost_entry is None or compacted_to > 0 or is_same_log):
+            return _UnreadPage(since, page.items[:PAGE_SIZE], compacted_to)
+        if first is not None and since == self._position_after(first, compacted_to):
+            return _UnreadPage(since, page.items[1:], compacted_to)
+        if self.position() != since:
+            # Another follower has advanced it meanwhile.
+            return self._read_unread(on_lost_entry)
+        if on_lost_entry and seq > compacted_to and (first is None or first.seq != seq):
+            on_lost_entry()
+        _log.info(
+            "the index of %r is rebuilt: its store was cleared, replaced or tidied, or its texts are made differently",
+            self.namespace[0],
+        )
+        self.index.clear(self.namespace)
+        return self._read_unread()
 
 
 @contextmanager
@@ -197,49 +223,3 @@ def own_index_errors(index: Index) -> Iterator[None]:
         if type(index).__module__.startswith(_PACKAGE_PREFIX):
             raise
         raise SearchError(f"the index {type(index).__name__} failed: {type(error).__name__}") from error
-
-
-def start_index(index: Index, namespace: Namespace, beginning: Position) -> None:
-    """Begin an index that has not begun; raises Conflict if another follower has begun it."""
-    with own_index_errors(index):
-        index.apply(namespace, position=beginning, since=START)
-
-
-def _with_text_format(position: Position, text_format: str) -> Position:
-    seq, id_ = position
-    return (seq, f"{id_}#{text_format}") if text_format else position
-
-
-def _read_unread(
-    store: Store,
-    index: Index,
-    namespace: Namespace,
-    text_format: str,
-    on_lost_entry: Callable[[], object] | None = None,
-) -> _UnreadPage:
-    """An index's position, and a page of what came after it; the last entry that it saw is read with the page."""
-    since = index.position(namespace)
-    after = max(since[0] - 1, 0) if since else 0
-    page = store.scan(namespace, after=after, limit=PAGE_SIZE + 1, keys=[COMPACTION_KEY])
-    compacted_to = compacted_seq(page.values)
-    # Without ``on_lost_entry``, entries leave the log one by one, or the index holds more than the log tells.
-    if since is None:
-        return _UnreadPage(since, page.items[:PAGE_SIZE], compacted_to)
-    seq, id_ = since
-    first = page.items[0] if page.items else None
-    is_same_log = first is not None and id_.startswith(f"{first.id}@")  # else it was cleared, maybe during a change
-    if seq == 0 and (on_lost_entry is None or compacted_to > 0 or is_same_log):
-        return _UnreadPage(since, page.items[:PAGE_SIZE], compacted_to)
-    if first is not None and since == _with_text_format(position_after(first, compacted_to), text_format):
-        return _UnreadPage(since, page.items[1:], compacted_to)
-    if index.position(namespace) != since:
-        # Another follower has advanced it meanwhile.
-        return _read_unread(store, index, namespace, text_format, on_lost_entry)
-    if on_lost_entry and seq > compacted_to and (first is None or first.seq != seq):
-        on_lost_entry()
-    _log.info(
-        "the index of %r is rebuilt: its store was cleared, replaced or tidied, or its texts are made differently",
-        namespace[0],
-    )
-    index.clear(namespace)
-    return _read_unread(store, index, namespace, text_format)

@@ -116,8 +116,12 @@ def compact_log(store: Store, namespace: Namespace, *, new_id: Callable[[], str]
     page = store.scan(namespace, limit=0, keys=[COMPACTION_KEY])
     if page.total <= 2 * _read_compaction(page.values).records + _SLACK_ENTRIES:
         return
+    before: Mapping[str, bytes] = page.values
     try:
-        before = _ensure_stamp(store, namespace, page.values, new_id=new_id, ttl=ttl)
+        if COMPACTION_KEY not in before:
+            # A value that another log of the same namespace, begun after a clear, will never have.
+            before = {COMPACTION_KEY: compaction_mark({}, (), 0, new_id())}
+            store.write(namespace, put=before, guard={COMPACTION_KEY: None}, ttl=ttl)
         items = [item for page in pages(store, namespace) for item in page]
         keys = keys_of(items)
         live = set(keys) - _missing_keys(store, namespace, keys)
@@ -130,17 +134,6 @@ def compact_log(store: Store, namespace: Namespace, *, new_id: Callable[[], str]
             before = after
     except Conflict:
         return  # another process is compacting it, or has cleared it
-
-
-def _ensure_stamp(
-    store: Store, namespace: Namespace, values: Mapping[str, bytes], *, new_id: Callable[[], str], ttl: float | None
-) -> Mapping[str, bytes]:
-    """A value of this log that another log of the same namespace, begun after a clear, will never have."""
-    if COMPACTION_KEY in values:
-        return values
-    stamped = {COMPACTION_KEY: compaction_mark(values, (), 0, new_id())}
-    store.write(namespace, put=stamped, guard={COMPACTION_KEY: None}, ttl=ttl)
-    return stamped
 
 
 def _missing_keys(store: Store, namespace: Namespace, keys: Sequence[str]) -> set[str]:

@@ -22,13 +22,7 @@ from langmem_adapters.keys import Namespace, to_bytes
 from langmem_adapters.model import Hit
 from langmem_adapters.protocols import Document, Index, Item, Position, Store
 from langmem_adapters.records.filtering import FilteredReader
-from langmem_adapters.records.following import (
-    FollowTurns,
-    IndexChange,
-    check_level,
-    follow,
-    own_index_errors,
-)
+from langmem_adapters.records.following import Follower, IndexChange, own_index_errors
 from langmem_adapters.records.journal import COMPACTION_KEY, batch_length, change_entries, compact_log, keys_of
 from langmem_adapters.records.level_search import LevelSearches, Read, without_nul
 from langmem_adapters.records.paging import PAGE_SIZE, pages, values_of, values_under
@@ -76,11 +70,12 @@ class Records:
         self.vectors = vectors
         self._text_of = text_of
         self._new_id = new_id
-        self._text_format = text_format
         self._other_keys = other_keys
-        self._follow_turns = {id(each): FollowTurns() for each in (index, vectors)}
+        self._followers = {
+            id(each): Follower(store, each, namespace, text_format) for each in (index, vectors) if each is not None
+        }
         self._replaced_ids: set[str] = set()  # of damaged entries, whose records are named by others by now
-        self.searches: LevelSearches = LevelSearches(store, namespace, index, read=self.get, text_format=text_format)
+        self.searches: LevelSearches = LevelSearches(self._followers[id(index)], read=self.get)
         """Those of the first index."""
 
     @blocking
@@ -148,20 +143,16 @@ class Records:
         index = self.index if index is None else index
         if index is self.index:
             self.searches.wrote_since_followed = False
-        return self._follow_turns[id(index)].follow(
-            partial(check_level, self.store, index, self.namespace, self._text_format),
+        follower = self._followers[id(index)]
+        return follower.take_turn(
             partial(
-                follow,
-                self.store,
-                index,
-                self.namespace,
+                follower.advance,
                 lambda items: self.index_change(self._keys_named(items)),
                 new_id=self._new_id,
                 batch_length=batch_length,
                 report=report,
                 on_lost_entry=lambda: self._log_again(self._lost_keys()),
-                text_format=self._text_format,
-            ),
+            )
         )
 
     def catch_up(self) -> Position | None:

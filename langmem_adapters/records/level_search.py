@@ -9,9 +9,8 @@ from typing import TypeAlias, TypeVar
 
 from langmem_adapters.errors import Conflict
 from langmem_adapters.flow import Flow, blocking, run, step
-from langmem_adapters.keys import Namespace
-from langmem_adapters.protocols import Index, Position, Store
-from langmem_adapters.records.following import has_remained, own_index_errors, read_level, search_up_to_date
+from langmem_adapters.protocols import Position
+from langmem_adapters.records.following import Follower, own_index_errors
 
 T = TypeVar("T")
 Read: TypeAlias = Callable[[Sequence[str]], dict[str, bytes]]
@@ -21,12 +20,9 @@ Read: TypeAlias = Callable[[Sequence[str]], dict[str, bytes]]
 class LevelSearches:
     """The searches of one index; ``read`` reads values for a search of an index that has just followed."""
 
-    def __init__(self, store: Store, namespace: Namespace, index: Index, *, read: Read, text_format: str = "") -> None:
-        self._store = store
-        self._namespace = namespace
-        self._index = index
+    def __init__(self, follower: Follower, *, read: Read) -> None:
+        self.follower = follower
         self._read = read
-        self._text_format = text_format
         self.wrote_since_followed: bool = False
         """Whether this process has written since the index followed: a search then has it follow first."""
         self._others_write = False  # of late, as searches have found
@@ -43,12 +39,12 @@ class LevelSearches:
         it was level. If it was not, it follows by ``catch_up`` and is searched again; then it follows first until that
         has found nothing, as who has written now may soon write again.
         """
-        with own_index_errors(self._index):
+        with own_index_errors(self.follower.index):
             position = self._level_position()
             if position is not None:
                 with suppress(_IndexBehind):
                     result = yield from self._search_at(position, search)
-                    if has_remained(self._index, self._namespace, position):
+                    if self.follower.has_remained(position):
                         return result
 
         def search_again() -> T:
@@ -60,24 +56,22 @@ class LevelSearches:
     def after_following(self, search: Callable[[], T], catch_up: Callable[[], Position | None]) -> T:
         """Search an index that has followed by ``catch_up``; notes whether others had written."""
         own_news = self.wrote_since_followed
-        with own_index_errors(self._index):
-            position = self._index.position(self._namespace)
-            result = search_up_to_date(catch_up, self._index, self._namespace, search)
+        with own_index_errors(self.follower.index):
+            position = self.follower.position()
+            result = self.follower.search(catch_up, search)
             if not own_news:
-                self._others_write = position is not None and self._index.position(self._namespace) != position
+                self._others_write = position is not None and self.follower.position() != position
         return result
 
     def _level_position(self) -> Position | None:
         """Where the index is, if it may be level with the log; None if news are expected, or it has not begun."""
         if self.wrote_since_followed or self._others_write:
             return None
-        return self._index.position(self._namespace)
+        return self.follower.position()
 
     def _search_at(self, position: Position, search: Callable[[Read], Flow[T]]) -> Flow[T]:
         """Search an index that is at a position; raises _IndexBehind if that is not level with the log."""
-        reader = _LevelReader(
-            self._read, partial(read_level, self._store, self._namespace, position, self._text_format)
-        )
+        reader = _LevelReader(self._read, partial(self.follower.read_level, position))
         result = yield from search(reader.get)
         if not reader.is_level:  # nothing was found, so nothing was read
             yield from step(reader.get, [])

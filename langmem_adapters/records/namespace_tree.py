@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from functools import partial
-from typing import Literal, NamedTuple
 from uuid import uuid4
 
 from langmem_adapters.errors import Conflict
@@ -21,21 +20,9 @@ from langmem_adapters.keys import Namespace, decode_namespace, encode_namespace
 from langmem_adapters.protocols import Store
 from langmem_adapters.warn_once import warn_of_damage
 
-_Kind = Literal["items", "below"]
 _ADDITION_KEY = ""  # the key of the latest addition's token
 _MAX_CACHED_NODES = 128  # nodes of which some children are cached
 _SAMPLE_SIZE = 4  # children cached per node, chosen at random, so that they are not removed one after the other
-
-
-class _Child(NamedTuple):
-    """A child may have items, or a node of its own, or both: each is a separate value."""
-
-    kind: _Kind
-    label: str
-
-    @property
-    def key(self) -> str:
-        return f"{self.kind} {encode_namespace((self.label,))}"
 
 
 class NamespaceTree:
@@ -62,9 +49,9 @@ class NamespaceTree:
 
     def _path_to_root(self, namespace: Namespace) -> Iterator[tuple[Namespace, str]]:
         """The nodes from a namespace up to the root, each with the key of its child on the way."""
-        kind: _Kind = "items"
+        kind = "items"
         for depth in range(len(namespace) - 1, -1, -1):
-            yield (*self._root, *namespace[:depth]), _Child(kind, namespace[depth]).key
+            yield (*self._root, *namespace[:depth]), _child_key(kind, namespace[depth])
             kind = "below"
 
     def below(self, prefix: Namespace) -> Flow[list[Namespace]]:
@@ -77,13 +64,13 @@ class NamespaceTree:
             nodes = [namespace for namespace, kind in branches if kind == "below"]
         return namespaces
 
-    def _children(self, node: Namespace) -> Flow[list[_Child]]:
+    def _children(self, node: Namespace) -> Flow[list[tuple[str, str]]]:
         values = yield from step(self._store.get, (*self._root, *node))
         return [child for key in values if key != _ADDITION_KEY and (child := _parse_child(key)) is not None]
 
     def remove(self, namespace: Namespace, *, only_if: Callable[[], bool]) -> None:
         """Remove a namespace, and the branches that led only to it, unless it is added again at this moment."""
-        kinds: Sequence[_Kind] = ("items",)
+        kinds = ("items",)
         with suppress(Conflict):
             while namespace and self._remove_child(namespace, kinds, only_if):
                 namespace, kinds = namespace[:-1], ("below",)
@@ -95,7 +82,7 @@ class NamespaceTree:
         def always() -> bool:
             return True
 
-        kinds: Sequence[_Kind] = ("items", "below")
+        kinds: tuple[str, ...] = ("items", "below")
         only_if: Callable[[], bool] = always
         while branch:
             try:
@@ -112,10 +99,10 @@ class NamespaceTree:
     def _is_empty(self, node: Namespace) -> bool:
         return not run(self._children(node))
 
-    def _remove_child(self, branch: Namespace, kinds: Sequence[_Kind], only_if: Callable[[], bool]) -> bool:
+    def _remove_child(self, branch: Namespace, kinds: Sequence[str], only_if: Callable[[], bool]) -> bool:
         """Remove a label's children of these kinds from a node; returns whether the node is empty then."""
         node = (*self._root, *branch[:-1])
-        keys = [_Child(kind, branch[-1]).key for kind in kinds]
+        keys = [_child_key(kind, branch[-1]) for kind in kinds]
         guard: dict[str, bytes | None] = {_ADDITION_KEY: None, **self._store.get(node, [*keys, _ADDITION_KEY])}
         if guard.keys().isdisjoint(keys) or not only_if():
             return False
@@ -139,11 +126,16 @@ class NamespaceTree:
         return bool(other_keys)
 
 
-def _parse_child(key: str) -> _Child | None:
-    """The child of a key; None, with a warning, if that is damaged: the others are found all the same."""
+def _child_key(kind: str, label: str) -> str:
+    """A child may have "items", or a node of its own and so what is "below", or both: each is a separate value."""
+    return f"{kind} {encode_namespace((label,))}"
+
+
+def _parse_child(key: str) -> tuple[str, str] | None:
+    """The kind and the label of a key; None, with a warning, if that is damaged: the others are found all the same."""
     kind, _, name = key.partition(" ")
     labels = decode_namespace(name)
     if len(labels) != 1:
         warn_of_damage(key, "the name of a namespace of items is damaged: it is not listed until an item is put there")
         return None
-    return _Child("items" if kind == "items" else "below", labels[0])
+    return ("items" if kind == "items" else "below"), labels[0]

@@ -20,13 +20,7 @@ from langmem_adapters.experience.shelf.rows import Rows
 from langmem_adapters.flow import Flow, run, step, submit
 from langmem_adapters.model import Hit
 from langmem_adapters.protocols import Document, Index, Item, Position, SemanticIndex
-from langmem_adapters.records.following import (
-    FollowTurns,
-    IndexChange,
-    check_level,
-    follow,
-    own_index_errors,
-)
+from langmem_adapters.records.following import Follower, IndexChange, own_index_errors
 from langmem_adapters.records.level_search import LevelSearches, Read
 
 _WAIT_SECONDS = 0.1  # so that an entry put just now is found, if its text is embedded quickly
@@ -41,11 +35,11 @@ class ShelfIndex:
         self.index = index
         self._rows = rows
         self._text_of = text_of
-        self._turns = FollowTurns()
-        self._follow_lock = self._turns.lock
+        self._follower = Follower(rows.store, index, rows.namespace)
+        self._follow_lock = self._follower.lock
         # -1: wait for ever, as no model is asked
         self._wait_seconds = _WAIT_SECONDS if isinstance(index, SemanticIndex) else -1
-        self.searches: LevelSearches = LevelSearches(rows.store, rows.namespace, index, read=rows.get)
+        self.searches: LevelSearches = LevelSearches(self._follower, read=rows.get)
         # Whether a thread has waited in vain for the one that follows: then others do not wait, and that one goes on.
         self._needs_catch_up = False
 
@@ -69,9 +63,9 @@ class ShelfIndex:
 
         Returns the new position; None, if the index was not begun, or was left to the other thread.
         """
-        begun = self._turns.begun
-        if self._turns.is_following and not self._needs_catch_up:
-            is_level, position = check_level(self._rows.store, self.index, self._rows.namespace)
+        begun = self._follower.begun
+        if self._follower.is_following and not self._needs_catch_up:
+            is_level, position = self._follower.check_level()
             if is_level:  # as for most searches, which need not wait in line to learn that
                 return position
         has_lock, position = self._follow_within(0.0 if self._needs_catch_up else self._wait_seconds, begun)
@@ -85,7 +79,7 @@ class ShelfIndex:
         position = None
         with self._follow_lock.try_hold(seconds) as has_lock:
             if has_lock:
-                position = self._turns.take(begun, self._follow)
+                position = self._follower.take(begun, self._follow)
         if has_lock and self._needs_catch_up:
             with suppress(RuntimeError):  # the interpreter is shutting down
                 submit(self._catch_up)
@@ -113,8 +107,7 @@ class ShelfIndex:
         def report(_: int) -> None:
             self.forget(indexed_keys)  # entries removed while they were indexed, which may take as long as a model
 
-        store, namespace = self._rows.store, self._rows.namespace
-        return follow(store, self.index, namespace, change, new_id=lambda: os.urandom(16).hex(), report=report)
+        return self._follower.advance(change, new_id=lambda: os.urandom(16).hex(), report=report)
 
     def forget(self, keys: Sequence[str], removed: Sequence[Item] = ()) -> None:
         """Forget those keys that are gone or have no text, and move the position back from their ``removed`` items."""
