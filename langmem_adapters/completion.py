@@ -152,5 +152,7 @@ def _is_cache_hit(response: Any) -> bool:
 
 def _is_incomplete(response: Any) -> bool:
     """Whether a LangChain message, or what the provider sent in a LlamaIndex response, says that it is not whole."""
+    if isinstance(response, str):
+        return False
     metadata = field(response, "response_metadata")
     return ending_of(response).cut or is_cut(metadata) or refuses(field(response, "content"))
