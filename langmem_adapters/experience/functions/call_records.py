@@ -7,7 +7,7 @@ import types
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -27,8 +27,15 @@ _ATTRIBUTE_OPERATIONS = ("ATTR", "METHOD", *_COPYING_OPERATIONS)  # in the names
 _LOOKING_FUNCTIONS = ("isinstance", "len")  # these tell nothing of what is in a list
 
 
-_Use = Literal["changes", "adds", "looks", ""]
-"""How code uses an attribute: ``self.count += 1``, ``self.calls.append(…)``, ``len(self.calls)``, or otherwise."""
+class _Use(NamedTuple):
+    """How code uses an attribute of the object whose method it is: from what stands around its name."""
+
+    changes: bool  # as in ``self.count += 1``
+    adds: bool  # as in ``self.calls.append(…)``
+    looks: bool  # as in ``len(self.calls)``
+
+
+_UNKNOWN_USE = _Use(changes=False, adds=False, looks=False)
 
 
 def is_record_of_calls(model: BaseModel, name: str) -> bool:
@@ -40,15 +47,16 @@ def is_record_of_calls(model: BaseModel, name: str) -> bool:
     """
     field = type(model).model_fields[name]
     if type(field.default) is int and field.default == 0:
-        return "changes" in _uses(type(model), name)
+        return any(use.changes for use in _uses(type(model), name))
     if name in model.model_fields_set:
         return False
-    return is_only_added_to(model, name) and "adds" in _uses(type(model), name)
+    return is_only_added_to(model, name) and any(use.adds for use in _uses(type(model), name))
 
 
 def is_only_added_to(model: BaseModel, name: str) -> bool:
     """Whether a list or set begins empty, and the code that runs while a model is asked does no more than add to it."""
-    return _begins_empty(type(model).model_fields[name]) and all(_uses(type(model), name))
+    uses = _uses(type(model), name)
+    return _begins_empty(type(model).model_fields[name]) and all(use.adds or use.looks or use.changes for use in uses)
 
 
 @lru_cache(maxsize=256)
@@ -92,16 +100,11 @@ def _uses(kind: type, name: str) -> tuple[_Use, ...]:
         for position in (n for n, step in enumerate(steps) if (step.opname, step.argval) == ("LOAD_ATTR", name)):
             changes = steps[position - 1].opname in _COPYING_OPERATIONS
             before, holder = steps[position - 2 - changes], steps[position - 1 - changes]
-            if not _loads(holder, owner):
-                continue
-            if changes:
-                uses.append("changes")
-            elif steps[position + 1].argval in _ADDING_METHODS:
-                uses.append("adds")
-            else:
-                uses.append("looks" if before.argval in _LOOKING_FUNCTIONS else "")
+            if _loads(holder, owner):
+                adds = steps[position + 1].argval in _ADDING_METHODS
+                uses.append(_Use(changes, adds, before.argval in _LOOKING_FUNCTIONS))
         if _gives_away(steps, owner, is_cell=owner in (*code.co_cellvars, *code.co_freevars)):
-            uses.append("")
+            uses.append(_UNKNOWN_USE)
     return tuple(uses)
 
 
