@@ -12,7 +12,7 @@ from itertools import chain
 from typing import Any, NamedTuple, TypeAlias
 
 from langmem_adapters.concurrency.locks import ForkSafeLock
-from langmem_adapters.embedding_calls import Calls, calls_of, is_rate_limit, model_name_of, returns_pieces
+from langmem_adapters.embedding_calls import Calls, calls_of, is_rate_limit, model_name_of
 from langmem_adapters.errors import ConfigurationError, ModelError
 from langmem_adapters.flow import Flow, arun, run
 from langmem_adapters.keys import fingerprint
@@ -92,7 +92,7 @@ class Embedder(SharedByCopies):
         check_count("longest", longest)
         self._model = model
         self._document_calls, self._query_calls = calls_of(model)
-        self.tells_pieces: bool = returns_pieces(model)
+        self.tells_pieces: bool = self._document_calls.tells_pieces
         self.name: str = name or model_name_of(model)
         self.dimension: int | None = None
         self.stats: Counter[str] = Counter()

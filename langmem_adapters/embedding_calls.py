@@ -25,19 +25,21 @@ _VECTOR_OPTIONS = frozenset(("batch_size", "normalize_embeddings", "prompt", "pr
 
 
 class Calls(NamedTuple):
-    """How to ask for the vectors of some texts, if that is possible, and how to await them."""
+    """How to ask for the vectors of some texts, if that is possible, how to await them, and if word pieces come."""
 
     call: Callable[[list[str]], Any] | None
     acall: Callable[[list[str]], Awaitable[Any]] | None = None
+    tells_pieces: bool = False
 
 
 def calls_of(model: Any) -> tuple[Calls, Calls]:
     """How to ask a model for the vectors of texts, and for those of queries."""
     if isinstance(model, type):
         raise ConfigurationError(f"an embedder is an object, {model.__name__}(…), and not its class")
-    encoders = _encoders_of(model)
-    if encoders is not None:
-        return Calls(make_encoder(encoders.model, encoders.texts)), Calls(make_encoder(encoders.model, encoders.query))
+    if (encoders := _encoders_of(model)) is not None:
+        inner, encode_texts, encode_query = encoders
+        documents = Calls(make_encoder(inner, encode_texts), tells_pieces=tells_pieces(inner))
+        return documents, Calls(make_encoder(inner, encode_query), tells_pieces=documents.tells_pieces)
     if hasattr(model, "embed_documents") and hasattr(model, "embed_query"):
         documents = Calls(model.embed_documents, getattr(model, "aembed_documents", None))
         aquery = getattr(model, "aembed_query", None)
@@ -56,29 +58,15 @@ def calls_of(model: Any) -> tuple[Calls, Calls]:
     return Calls(model), Calls(model)
 
 
-class _Encoders(NamedTuple):
-    """A SentenceTransformer, and how it encodes texts and a query."""
-
-    model: Any
-    texts: Callable[..., Any]
-    query: Callable[..., Any]
-
-
-def returns_pieces(model: Any) -> bool:
-    """Whether what :func:`calls_of` asks returns word pieces."""
-    encoders = _encoders_of(model)
-    return encoders is not None and tells_pieces(encoders.model)
-
-
-def _encoders_of(model: Any) -> _Encoders | None:
-    """Those of a SentenceTransformer, also of one in a wrapper of LangChain or LlamaIndex; None: another model.
+def _encoders_of(model: Any) -> tuple[Any, Callable[..., Any], Callable[..., Any]] | None:
+    """A SentenceTransformer, also one in a wrapper of LangChain or LlamaIndex, and how it encodes texts and a query.
 
     A wrapper returns no word pieces, and does not say of which texts it has read only the beginning. So its model is
     asked with its options, unless it does more than ask it. A subclass of it may do anything, and so may one of a
     SentenceTransformer that embeds as LangChain's or LlamaIndex's models do.
     """
     if is_sentence_transformer(model) and not _is_of_a_host(model):
-        return _Encoders(model, model.encode_document, model.encode_query)
+        return model, model.encode_document, model.encode_query
     inner: Any = None
     wrapper = type(model).__module__.partition(".")[0], type(model).__qualname__
     if wrapper == ("langchain_huggingface", "HuggingFaceEmbeddings") and not model.multi_process:
@@ -92,7 +80,7 @@ def _encoders_of(model: Any) -> _Encoders | None:
     if not tells_pieces(inner) or not _VECTOR_OPTIONS.issuperset((*options, *query_options)):
         return None
     encode = inner.encode if wrapper[0] == "llama_index" else partial(_encode_on_one_line, inner.encode)
-    return _Encoders(inner, partial(encode, **options), partial(encode, **query_options))
+    return inner, partial(encode, **options), partial(encode, **query_options)
 
 
 def _encode_on_one_line(encode: Callable[..., Any], texts: list[str], **options: Any) -> Any:

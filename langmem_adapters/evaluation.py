@@ -147,27 +147,20 @@ def _evaluate(
 def _fit(memory_of: Callable[[str], LongTermMemory], questions: Sequence[Question], progress: Progress) -> Flow[Fit]:
     questions = checked_questions(questions)
     check_function("memory_of", memory_of)
+    cases = []
     with advancing(progress, "searching", len(questions), "questions") as advance:
-        cases = yield from _cases(memory_of, questions, advance)
+        for user, user_questions in _questions_by_user(questions).items():
+            memory, answers_by_memory = yield from _read_answers(memory_of, user, user_questions)
+            for question in user_questions:
+                candidates = yield from memory.candidates_flow(question.text, max(CUTS))
+                hits = [answers_by_memory.get(id_, frozenset()) & question.evidence for id_ in candidates]
+                answers = {position: hit for position, hit in enumerate(hits) if hit}
+                if answers:
+                    cases.append(Case(user, list(candidates.values()), answers, len(question.evidence)))
+                advance(1)
     has_meaning = any("meaning" in signals for case in cases for signals in case.signals)
     weights = {name: signal.both if has_meaning else signal.words for name, signal in SIGNALS.items()}
     return (yield from step(cross_validate, cases, weights))
-
-
-def _cases(
-    memory_of: Callable[[str], LongTermMemory], questions: Sequence[Question], advance: Callable[[int], object]
-) -> Flow[list[Case]]:
-    cases = []
-    for user, user_questions in _questions_by_user(questions).items():
-        memory, answers_by_memory = yield from _read_answers(memory_of, user, user_questions)
-        for question in user_questions:
-            candidates = yield from memory.candidates_flow(question.text, max(CUTS))
-            hits = [answers_by_memory.get(id_, frozenset()) & question.evidence for id_ in candidates]
-            answers = {position: hit for position, hit in enumerate(hits) if hit}
-            if answers:
-                cases.append(Case(user, list(candidates.values()), answers, len(question.evidence)))
-            advance(1)
-    return cases
 
 
 def _read_answers(

@@ -25,7 +25,7 @@ import pytest
 from pydantic import BaseModel
 
 from langmem_adapters import ConfigurationError, ExperiencePool, cached
-from langmem_adapters.experience.functions.naming import function_identity
+from langmem_adapters.experience.functions.naming import as_setting, function_identity
 from langmem_adapters.experience.functions.values import name_of
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
@@ -691,3 +691,16 @@ def test_a_script_that_gets_a_new_name_each_time_has_its_results_again() -> None
         exec(compile(CELL, "app.py", "exec"), space)
         hits.append(space["ask"].cache.stats()["hits"])
     assert hits == [0, 1]
+
+
+def test_a_models_function_that_holds_what_is_no_data_is_known_by_its_name() -> None:
+    def choose(thing: object) -> Callable[[], object]:
+        return lambda: thing
+
+    def other() -> object:
+        return thing
+
+    thing = object()
+    assert as_setting(choose(object())) == as_setting(choose(object())) != as_setting(other) != ""
+    assert as_setting(choose(1)) != as_setting(choose(2))
+    assert as_setting("no function") == ""

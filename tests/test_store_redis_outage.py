@@ -288,6 +288,17 @@ def test_a_server_that_a_call_and_a_probe_find_back_is_told_of_once(caplog: pyte
     assert told == ["it answers again, after: Connection refused"]
 
 
+def test_a_probe_that_fails_stops_nobody_once_a_call_has_succeeded() -> None:
+    def fail() -> None:
+        subject.after_call(0, None)  # of a call that began before
+        raise DOWN
+
+    subject = Breaker(fail, grace=10)
+    with pytest.raises(exceptions.ConnectionError):
+        subject.guard(failing(DOWN))
+    assert [subject.guard(lambda: "served") for _ in range(2)] == ["served", "served"]
+
+
 def test_each_outage_is_probed_at_once(probe: Probe) -> None:
     subject = broken(probe, Time())
     for n in range(3):

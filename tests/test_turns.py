@@ -3,12 +3,14 @@
 import asyncio
 import threading
 import time
+from collections import deque
 
 import pytest
 
 from langmem_adapters.concurrency import turns
+from langmem_adapters.concurrency.outcomes import Outcome
 from langmem_adapters.concurrency.turns import Turn, turn_for
-from langmem_adapters.flow import Flow, arun, run, step
+from langmem_adapters.flow import Flow, Step, arun, run, step
 from tests.test_forks import forked
 
 
@@ -116,3 +118,23 @@ def test_a_forked_child_waits_for_nobody_of_its_parent(monkeypatch: pytest.Monke
 
         assert forked(visit) == 0
         assert waiting("forked") == 1
+
+
+def test_who_joins_as_the_last_one_leaves_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second, third = Turn("left"), Turn("left"), Turn("left")
+
+    class Line(deque[Outcome[None]]):
+        def append(self, ticket: Outcome[None], /) -> None:
+            first.end()  # as if garbage collection closed its flow at this moment
+            super().append(ticket)
+
+    monkeypatch.setattr(turns, "deque", Line)
+    run(first.take())
+    run(second.take())
+    flow = third.take()
+    assert isinstance(next(flow), Step)  # it waits
+    second.end()
+    with pytest.raises(StopIteration):
+        flow.send(None)
+    third.end()
+    assert waiting("left") == 0

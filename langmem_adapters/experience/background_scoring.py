@@ -16,7 +16,6 @@ from langmem_adapters.experience.pool import ExperiencePool
 from langmem_adapters.experience.switches import bypass
 from langmem_adapters.flow import Flow, arun, run, submit
 from langmem_adapters.model import Experience
-from langmem_adapters.validation import check_function
 from langmem_adapters.warn_once import WarnOnce
 
 _MAX_PENDING = 1000  # experiences waiting for their score; each is held in memory
@@ -45,7 +44,6 @@ class BackgroundScoring:
     """
 
     def __init__(self, scorer: Scorer | None, label: str, warn: WarnOnce) -> None:
-        check_function("scorer", scorer)
         self._scorer: Any = scorer  # never called if it is None
         self._label = label
         self.warn = warn

@@ -70,10 +70,6 @@ def read_metagpt_pool(path: str | os.PathLike[str], *, collection: str = "") -> 
 def _records(path: Path, collection: str) -> list[Any]:
     if path.name == _CHROMA:
         return [entry.record for entry in chroma_entries(path, collection)]
-    return _docstore_records(path)
-
-
-def _docstore_records(path: Path) -> list[Any]:
     nodes = None
     with contextlib.suppress(ValueError, RecursionError):  # these errors hold the whole text
         document = json.loads(path.read_bytes())

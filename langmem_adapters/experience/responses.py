@@ -114,17 +114,18 @@ class Responses:
         cause: Exception | None = None
         lost_type = kind = type(value).__qualname__
         serialized = self._serialize(value)
+        is_plain = type(self._serializer) is DataSerializer
         for form in _FORMS:
             try:
                 data = self._to_data(form, serialized)
                 copy = self._from_data(form, data)
                 changed_type = first_changed_type(value, copy)
                 if not changed_type:
-                    return Frozen(form, data, self._unset(form, copy, value))
+                    holds_models = form == "typed" or not is_plain
+                    return Frozen(form, data, list(unset_fields(value, copy)) if holds_models else [])
                 lost_type = changed_type
             except Exception as error:  # noqa: BLE001, PERF203 - another form may do
                 cause = error
-        is_plain = type(self._serializer) is DataSerializer
         message = f"a response of {kind} would not come back equal"
         if lost_type != kind:
             message += f", as it holds a value of type {lost_type}"
@@ -142,11 +143,6 @@ class Responses:
         if self._declared_type is not Any or _make_adapter(kind) is None:
             return "return plain data, or give a serializer="
         return "declare its type with returns= or an annotation"
-
-    def _unset(self, form: Form, copy: Any, value: Any) -> list[list[Any]]:
-        if form != "typed" and type(self._serializer) is DataSerializer:  # plain data holds no models
-            return []
-        return list(unset_fields(value, copy))
 
     def restore(self, form: Any, data: Any, unset: Any = None) -> Any:
         """Restore a response. Raises SerializationError if the data is not what the function returns."""

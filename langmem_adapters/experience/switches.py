@@ -48,10 +48,3 @@ def may_read() -> bool:
 def may_write() -> bool:
     """Whether storing is switched on here."""
     return _write.get()
-
-
-class Switches:
-    """:func:`bypass` and :func:`refresh` as methods of an object with a cache: ``with model.bypass():``."""
-
-    bypass = staticmethod(bypass)
-    refresh = staticmethod(refresh)

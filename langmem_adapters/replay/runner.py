@@ -151,9 +151,8 @@ def recorded_sessions(conversation: Conversation) -> list[RecordedSession]:
     if transcripts and messages:
         raise ConfigurationError("a conversation is messages or transcripts, and not both")
     sessions = [RecordedSession(item.user or _DEFAULT_USER, item.session, item.messages()) for item in transcripts]
+    sessions.append(RecordedSession(_DEFAULT_USER, _DEFAULT_SESSION, messages))
     sessions = [session for session in sessions if session.messages]
-    if messages:
-        sessions.append(RecordedSession(_DEFAULT_USER, _DEFAULT_SESSION, messages))
     if not sessions:
         raise ConfigurationError("this conversation has no messages to replay")
     return sessions

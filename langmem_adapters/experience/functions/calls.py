@@ -55,7 +55,7 @@ class Calls(Shared):
         self._make_pool, self._rules = make_pool, rules
         self.arguments: Arguments = arguments
         self.responses: Responses = responses
-        self._reads_requests = rules.reads_requests
+        self._reads_requests = rules.judge is not None or rules.context_builder is not None
         self._stores_requests = self._reads_requests if keep_requests is None else keep_requests
         self._clock, self._timer, self._sleep, self._new_id = clock, timer, sleep, new_id
         self.flights: Flights = Flights()

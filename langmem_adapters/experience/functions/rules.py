@@ -82,11 +82,6 @@ class Rules:
         """Whether the judge makes this very call: then the cache is bypassed."""
         return self.judge is not None and is_asked(self.judge)
 
-    @property
-    def reads_requests(self) -> bool:
-        """Whether a policy reads the requests of earlier calls."""
-        return self.judge is not None or self.context_builder is not None
-
 
 @dataclass
 class Invocation:

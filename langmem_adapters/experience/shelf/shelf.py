@@ -112,9 +112,8 @@ class Shelf:
             evicted.append((key, data))
             return 1
         if has_text or self._is_bounded:
-            removed = self._put(key, data)
-            while removed is None:  # another writer was faster
-                removed = self._put(key, data)
+            while (removed := self._put(key, data)) is None:
+                pass  # another writer was faster
         else:
             self._put_unsearchable(key, data)
             removed = []
@@ -207,9 +206,8 @@ class Shelf:
     def delete(self, keys: Sequence[str]) -> list[bytes]:
         """Remove entries; returns those that there were."""
         outdate(self.namespace, keys)
-        existing = self.store.get(self.namespace, keys)
-        while existing and not self._rows.remove_with_tombstones(existing):
-            existing = self.store.get(self.namespace, keys)  # another writer was faster
+        while (existing := self._rows.get(keys)) and not self._rows.remove_with_tombstones(existing):
+            pass  # another writer was faster
         self._follow_up_removal(keys, sweeps=bool(existing))  # all: an earlier call may have failed half-way
         return list(existing.values())
 

@@ -23,7 +23,7 @@ from langmem_adapters.experience.responses import Responses
 from langmem_adapters.experience.serializers import DataSerializer
 from langmem_adapters.experience.single_flight.flights import Flight
 from langmem_adapters.experience.single_flight.tenants import Tenants
-from langmem_adapters.experience.switches import Switches
+from langmem_adapters.experience.switches import bypass, refresh
 from langmem_adapters.flow import Flow, arun, run
 from langmem_adapters.model import Experience
 from langmem_adapters.sharing import Shared
@@ -88,10 +88,6 @@ class Recording(Protocol):
         """The answer; None, if no piece came."""
 
 
-def _unchanged(pieces: Any) -> Any:
-    return pieces
-
-
 async def _await_if_needed(value: Any) -> Any:
     return await value if inspect.isawaitable(value) else value
 
@@ -118,13 +114,13 @@ class SingleFlightAnswers(Shared):
         *,
         rules: Rules,
         responses: StoredAnswers,
-        calls: type[Calls] = Calls,
-        counts: Counts | None = None,
+        calls: type[Calls],
+        counts: Counts,
         **options: Any,
     ) -> None:
         rules.check(_CALL_NAME, is_async=True)
         self.pool = pool
-        self._counts = Counts() if counts is None else counts
+        self._counts = counts
         arguments = _RequestArguments(request)
         self._calls = calls(
             lambda: pool, rules=rules, arguments=arguments, responses=responses, counts=self._counts, **options
@@ -170,7 +166,7 @@ class SingleFlightAnswers(Shared):
         return answer
 
     def stream(
-        self, request: Any, ask: Callable[[Any], Iterator[A]], convert: Callable[[Any], Any] = _unchanged
+        self, request: Any, ask: Callable[[Any], Iterator[A]], convert: Callable[[Any], Any] = lambda pieces: pieces
     ) -> Iterator[A]:
         """:meth:`invoke` for streams; ``convert`` converts the pieces. A stream is kept once it was read to its end."""
         if request is None:
@@ -205,7 +201,7 @@ class SingleFlightAnswers(Shared):
             self._calls.score_later(call)
 
     async def astream(
-        self, request: Any, ask: Callable[[Any], Any], convert: Callable[[Any], Any] = _unchanged
+        self, request: Any, ask: Callable[[Any], Any], convert: Callable[[Any], Any] = lambda pieces: pieces
     ) -> AsyncIterator[Any]:
         """:meth:`stream`, without blocking the event loop; ``ask`` and ``convert`` may return awaitables."""
         if request is None:
@@ -309,9 +305,11 @@ class SingleFlightAnswers(Shared):
         return self._calls.flights.led(flight if is_own else None)
 
 
-class CachedModel(Switches):
+class CachedModel:
     """The methods that a host's answer cache, and every model with one, offers about the cache."""
 
+    bypass = staticmethod(bypass)
+    refresh = staticmethod(refresh)
     _tenants: Tenants[Any]  # of SingleFlightAnswers; each host has a subclass
 
     @property

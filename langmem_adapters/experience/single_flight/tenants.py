@@ -57,13 +57,22 @@ class Tenants(Shared, Generic[K]):
 
     def current(self) -> K | None:
         """The object of the tenant that is being served; None, if there is no tenant and the cache is strict."""
-        return self._find() if self._fixed_object is None else self._fixed_object
+        if self._fixed_object is not None:
+            return self._fixed_object
+        source: object = self._tenant
+        if isinstance(source, ContextVar):
+            source = source.get(None)
+        elif callable(source):
+            try:
+                source = source()
+            except LookupError:  # as from a context variable that is not set, or a configuration without the key
+                source = None
+        tenant = id_text("tenant", source)
+        return None if self._strict and not tenant else self.get(tenant)
 
     def current_for_call(self) -> K | None:
         """:meth:`current` for a call; counts it as bypassed if there is no object."""
-        if self._fixed_object is not None:
-            return self._fixed_object
-        if (current := self._find()) is None:
+        if (current := self.current()) is None:
             self._counts.add("bypassed")
         return current
 
@@ -84,15 +93,3 @@ class Tenants(Shared, Generic[K]):
     def with_same(self, make: Callable[[str], L]) -> Tenants[L]:
         """Tenants that are found in the same way, with other objects."""
         return Tenants(self._tenant, make, counts=self._counts, strict=self._strict)
-
-    def _find(self) -> K | None:
-        source: object = self._tenant
-        if isinstance(source, ContextVar):
-            source = source.get(None)
-        elif callable(source):
-            try:
-                source = source()
-            except LookupError:  # as from a context variable that is not set, or a configuration without the key
-                source = None
-        tenant = id_text("tenant", source)
-        return None if self._strict and not tenant else self.get(tenant)
