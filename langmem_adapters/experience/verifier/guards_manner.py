@@ -7,8 +7,8 @@ from itertools import pairwise
 from langmem_adapters.experience.verifier.alignment import Alignment, has_context, refusal
 from langmem_adapters.experience.verifier.forms import is_optional
 from langmem_adapters.experience.verifier.guards_replacements import surrounding_stems
-from langmem_adapters.experience.verifier.phrases import is_superlative
 from langmem_adapters.experience.verifier.reading import Reading, Word
+from langmem_adapters.experience.verifier.word_order import is_superlative
 from langmem_adapters.experience.verifier.words import (
     ARTICLES,
     I_WORDS,

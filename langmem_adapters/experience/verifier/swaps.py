@@ -9,8 +9,8 @@ from itertools import combinations, pairwise
 from typing import TypeAlias
 
 from langmem_adapters.experience.verifier.alignment import Alignment, unmatched_words
-from langmem_adapters.experience.verifier.phrases import is_superlative
 from langmem_adapters.experience.verifier.reading import Reading, Word
+from langmem_adapters.experience.verifier.word_order import is_superlative
 from langmem_adapters.experience.verifier.words import CONJUNCTIONS, NEGATIONS, PREPOSITIONS, STOP_WORDS, UNITS, stem_of
 from langmem_adapters.language.lists import group_names, word_set
 
