@@ -84,13 +84,13 @@ def separate_snippets(one: str, other: str) -> tuple[Parts, Parts]:
     plain, other_plain = normalize_signs(one), normalize_signs(other)
     if not (_MAY_BE_CODE.search(plain) or _MAY_BE_CODE.search(other_plain)):
         return Parts(plain, Snippets()), Parts(other_plain, Snippets())
-    fences, other_fences = _read_fences(one), _read_fences(other)
-    fenced = {*fences.code, *other_fences.code}
-    lines, other_lines = _classified_lines(fences.lines, fenced), _classified_lines(other_fences.lines, fenced)
-    marked = {code.strip() for line in (*lines, *other_lines) for code in _marked_code(line)}
-    parts, other_parts = _to_parts(lines, marked), _to_parts(other_lines, marked)
-    if fences.languages and other_fences.languages and fences.languages != other_fences.languages:
-        return _with_codes(parts, fences.languages), _with_codes(other_parts, other_fences.languages)
+    (lines, code, languages), (other_lines, other_code, other_languages) = _read_fences(one), _read_fences(other)
+    fenced = code | other_code
+    classified, other_classified = _classified_lines(lines, fenced), _classified_lines(other_lines, fenced)
+    marked = {code.strip() for line in (*classified, *other_classified) for code in _marked_code(line)}
+    parts, other_parts = _to_parts(classified, marked), _to_parts(other_classified, marked)
+    if languages and other_languages and languages != other_languages:
+        return _with_codes(parts, languages), _with_codes(other_parts, other_languages)
     return parts, other_parts
 
 
@@ -102,18 +102,8 @@ def _all_lines(text: str) -> Snippets:
     return Snippets(tuple(line.rstrip() for line in text.splitlines() if line.strip()))
 
 
-class _Fences(NamedTuple):
-    """What a text has in fences."""
-
-    lines: list[str]
-    """All lines but the fences."""
-    code: set[str]
-    """The lines in fences."""
-    languages: tuple[str, ...]
-    """The languages that they name."""
-
-
-def _read_fences(text: str) -> _Fences:
+def _read_fences(text: str) -> tuple[list[str], set[str], tuple[str, ...]]:
+    """All lines but the fences, the lines in fences, and the languages that these name."""
     lines: list[str] = []
     code: set[str] = set()
     languages: list[str] = []
@@ -127,7 +117,7 @@ def _read_fences(text: str) -> _Fences:
         elif note:
             languages.append(_SHORT_LANGUAGES.get(note.lower(), note.lower()))
         inside ^= bool(fence)
-    return _Fences(lines, code, tuple(languages))
+    return lines, code, tuple(languages)
 
 
 def _classified_lines(lines: list[str], fenced: Collection[str]) -> list[_Line]:
