@@ -67,7 +67,7 @@ class Parts(NamedTuple):
 
     prose: str
     """With one sign for equivalent ones."""
-    snippets: Snippets
+    snippets: Snippets = Snippets()
     has_data: bool = False
     """Whether there is code or data on lines of its own."""
 
@@ -83,7 +83,7 @@ def separate_snippets(one: str, other: str) -> tuple[Parts, Parts]:
         return Parts(one, _all_lines(one)), Parts(other, _all_lines(other))
     plain, other_plain = normalize_signs(one), normalize_signs(other)
     if not (_MAY_BE_CODE.search(plain) or _MAY_BE_CODE.search(other_plain)):
-        return Parts(plain, Snippets()), Parts(other_plain, Snippets())
+        return Parts(plain), Parts(other_plain)
     (lines, code, languages), (other_lines, other_code, other_languages) = _read_fences(one), _read_fences(other)
     fenced = code | other_code
     classified, other_classified = _classified_lines(lines, fenced), _classified_lines(other_lines, fenced)
@@ -225,10 +225,7 @@ def _code_runs(pieces: Sequence[str]) -> Iterator[tuple[int, int]]:
     """The runs of pieces that are code, with the operands of operators and all between brackets."""
     is_code = [*_are_code(pieces)]
     has_sum = "=" in pieces  # then a dash and a slash are operators too
-    is_operator = [
-        matches or (has_sum and piece in _SUM_OPERATORS)
-        for matches, piece in zip(_are_operators(pieces), pieces, strict=True)
-    ]
+    is_operator = [bool(_OPERATOR.fullmatch(piece)) or (has_sum and piece in _SUM_OPERATORS) for piece in pieces]
     i = 0
     while i < len(pieces):
         in_brackets = pieces[i].startswith("(") and i > 0 and pieces[i - 1].lower() in _LOGICAL_WORDS
@@ -240,11 +237,6 @@ def _code_runs(pieces: Sequence[str]) -> Iterator[tuple[int, int]]:
             depth += sum(map(pieces[i].count, "([{")) - sum(map(pieces[i].count, ")]}"))
             i += 1
         yield start, i
-
-
-@cached_per_piece
-def _are_operators(piece: str) -> bool:
-    return bool(_OPERATOR.fullmatch(piece))
 
 
 @cached_per_piece

@@ -32,7 +32,6 @@ _LABELS = re.compile(
 """Labels in capitals, from which an answer is to take one, and mentions: "reply with YES or NO", "the word ERROR"."""
 _CAPITALS = re.compile(r"[A-Z]{2}")
 _MORSE = re.compile(r"\s(?:[.-]+\s+){2,}[.-]+")
-_HAS_EXACT_TEXT = re.compile(r"[-/%@#_:]|\.(?<=\s.)|\.(?=[YyMDdHhms])")
 _NON_COMMUTATIVE = frozenset("-/<>^~")
 _LEFT_OPERAND, _RIGHT_OPERAND = re.compile(r"(\w+)(\s*)$"), re.compile(r"(\s*)(\w+)")
 _MAY_BE_SYMBOL = re.compile(r"""[-+*^=<>|~\\×÷≤≥≠·/!?&()\[\]{}@#%_;:"'`]""")  # noqa: RUF001 - these signs are meant
@@ -158,7 +157,7 @@ def symbols(text: str, *, english: bool) -> tuple[str, ...]:
 
 @cached_per_piece
 def _exact_texts(piece: str) -> list[str]:
-    return _EXACT_TEXT.findall(piece) if _HAS_EXACT_TEXT.search(piece) else []
+    return _EXACT_TEXT.findall(piece)
 
 
 def cased_units(text: str) -> frozenset[str]:
