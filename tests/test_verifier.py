@@ -1492,6 +1492,10 @@ def test_of_several_wordings_of_a_question_the_first_tells_its_kind(text: str) -
     assert reading.question_frame(text) == (QUESTION_FRAMES[min(found)[1]][0] if found else "none")
 
 
+def test_of_words_with_two_hyphens_between_them_none_is_empty() -> None:
+    assert read("Who sang the well--known song?").words == ["who", "sang", "the", "well", "known", "song"]
+
+
 def test_long_pieces_are_read_and_not_remembered() -> None:
     for piece, is_remembered in (("字" * 500, False), ("x_y" * 100, False), ("a" * 59, True)):
         (one,), (other,) = reading._words_in([piece]), reading._words_in([piece])

@@ -16,7 +16,11 @@ from langmem_adapters.experience.verifier.symbols import normalize_signs
 from langmem_adapters.experience.verifier.words import POLITE_WORDS, STOP_WORDS
 
 _PLACEHOLDER = "snippet"  # replaces a snippet in the prose
-_MAY_BE_CODE = re.compile(r"[`{}\[\]\\|~^=<>$*(:/&@!]|,\S|[-+][^\w\s-]|--|\+\+|\w;|(?<!\S)\.(?!\S)|\.\.|[ACGTU]{6}|\n")
+_MAX_WORD_CHARS = 80  # no word is longer
+_MAY_BE_CODE = re.compile(
+    r"[`{}\[\]\\|~^=<>$*(:/&@!]|,\S|[-+][^\w\s-]|--|\+\+|\w;|(?<!\S)\.(?!\S)|\.\.|[ACGTU]{6}|\n|"
+    rf"(?<!\S)[!-~]{{{_MAX_WORD_CHARS + 1}}}"
+)
 _FENCE = re.compile(r"\s*(?:```|~~~)([^`]*)")
 _LANGUAGE = re.compile(r"[\w+#.-]*")  # any more beside the opening fence is code
 _SHORT_LANGUAGES = {"cpp": "c++", "js": "javascript", "py": "python", "ts": "typescript", "yml": "yaml"}
@@ -47,7 +51,6 @@ _END_PUNCTUATION = ".,;:!?"
 _ENDS_THAT_MATTER = frozenset(("equation", "expression", "formula", "pattern", "regex"))
 _MAX_CHARS = 8_000  # every line of a longer text is compared exactly
 _MAX_CACHED_LINES = 128  # most of a request are in the stored one too, and it is compared with several
-_MAX_WORD_CHARS = 80  # no word is longer
 _MAX_FRAGMENT_WORDS = 2  # a line with no more is not a sentence, whatever its end
 _MAX_UNPUNCTUATED_WORDS = 5  # a line without punctuation at its end must have more to be a sentence
 _MIN_STOP_WORDS = 2  # of such a line
