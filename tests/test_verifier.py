@@ -648,6 +648,7 @@ MINUTES = "Write the minutes of this meeting{}: Ola wants a bigger budget, and K
         ("mentions", "Is was a verb?", "Is were a verb?"),
         ("mentions", "How do I use that in a sentence?", "How do I use which in a sentence?"),
         ("mentions", "What did I buy to eat?", "What did I buy you eat?"),
+        ("mentions", "What does has mean in this sentence?", "What does have mean in this sentence?"),
         ("details", "I just quit smoking. What helps?", "I want to quit smoking. What helps?"),
         ("details", "I must have lost it. Can I return it?", "I have lost it. Can I return it?"),
         ("details", "We got a rabbit. What does it eat?", "We may get a rabbit. What does it eat?"),
