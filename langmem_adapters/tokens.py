@@ -109,7 +109,7 @@ def count_tokens(text: str, counter: TokenCounter) -> int:
 
 def truncate(text: str, max_tokens: int, counter: TokenCounter = approximate_tokens) -> str:
     """Keep the longest beginning of a text that has at most ``max_tokens``, cut between words if it has any."""
-    length = _fitting_length(text, max_tokens, counter, lambda length: text[:length])
+    length = _fitting_length(text, max_tokens, counter)
     kept, rest = text[:length], text[length:]
     if not rest:
         return text
@@ -121,20 +121,13 @@ def truncate(text: str, max_tokens: int, counter: TokenCounter = approximate_tok
 
 def truncate_start(text: str, max_tokens: int, counter: TokenCounter = approximate_tokens) -> str:
     """Keep the longest end of a text that has at most ``max_tokens``, cut between words if it has any."""
-    length = _fitting_length(text, max_tokens, counter, lambda length: text[len(text) - length :])
-    rest, kept = text[: len(text) - length], text[len(text) - length :]
-    if not rest:
-        return text
-    words = kept.split(maxsplit=1)
-    if len(words) > 1 and len(words[0]) <= _MAX_WORD_CHARS and not (rest[-1].isspace() or kept[0].isspace()):
-        kept = kept.removeprefix(words[0])
-    return kept.lstrip()
+    return truncate(text[::-1], max_tokens, lambda reversed_part: counter(reversed_part[::-1]))[::-1]
 
 
-def _fitting_length(text: str, max_tokens: int, counter: TokenCounter, part: Callable[[int], str]) -> int:
-    """How many characters of a text have at most so many tokens; ``part`` gives the first or the last ones."""
+def _fitting_length(text: str, max_tokens: int, counter: TokenCounter) -> int:
+    """How many of a text's first characters have at most so many tokens."""
     low, high = 0, max(2 * max_tokens, 2)
-    while high < len(text) and count_tokens(part(high), counter) <= max_tokens:  # a long one is not counted whole
+    while high < len(text) and count_tokens(text[:high], counter) <= max_tokens:  # a long one is not counted whole
         low, high = high, 2 * high
     if high >= len(text):
         high = len(text)
@@ -142,7 +135,7 @@ def _fitting_length(text: str, max_tokens: int, counter: TokenCounter, part: Cal
             return high
     while high - low > 1:
         middle = (low + high) // 2
-        if count_tokens(part(middle), counter) <= max_tokens:
+        if count_tokens(text[:middle], counter) <= max_tokens:
             low = middle
         else:
             high = middle

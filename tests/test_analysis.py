@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langmem_adapters.language.analysis import ANALYZER_ID, STOP_WORDS, analyze, stem
+from langmem_adapters.language.analysis import ANALYZER_ID, analyze, stem
+from langmem_adapters.language.english import STOP_WORDS
 
 # The examples of Porter's article, step by step, as the whole algorithm leaves them.
 PUBLISHED = """

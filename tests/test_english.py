@@ -12,8 +12,8 @@ import pytest
 from langmem_adapters import LongTermMemory, Message
 from langmem_adapters.indexes.lexical import LexicalIndex
 from langmem_adapters.language import english
-from langmem_adapters.language.analysis import STOP_WORDS, analyze, stem
-from langmem_adapters.language.english import BASES, SPELLINGS
+from langmem_adapters.language.analysis import analyze, stem
+from langmem_adapters.language.english import BASES, SPELLINGS, STOP_WORDS
 from langmem_adapters.stores.memory import MemoryStore
 
 TABLES = (

@@ -25,7 +25,8 @@ from langmem_adapters.indexes.lexical import LexicalIndex
 from langmem_adapters.indexes.lexical_keyed import KeyedLexicalIndex
 from langmem_adapters.indexes.lexical_scores import idf
 from langmem_adapters.keys import Namespace
-from langmem_adapters.language.analysis import STOP_WORDS, analyze
+from langmem_adapters.language.analysis import analyze
+from langmem_adapters.language.english import STOP_WORDS
 from langmem_adapters.model import Hit
 from langmem_adapters.protocols import START, Document, Index
 from langmem_adapters.stores.sqlite import SQLiteStore

@@ -21,7 +21,8 @@ from langmem_adapters.indexes import open_vectors
 from langmem_adapters.indexes.lexical import LexicalIndex
 from langmem_adapters.indexes.lexical_keyed import KeyedLexicalIndex
 from langmem_adapters.indexes.lexical_query import query_terms
-from langmem_adapters.language.analysis import STOP_WORDS, analyze
+from langmem_adapters.language.analysis import analyze
+from langmem_adapters.language.english import STOP_WORDS
 from langmem_adapters.language.features import query_features
 from langmem_adapters.language.query_dates import with_dates
 from langmem_adapters.language.questions import asked_part, may_go_on, separate_questions, subject_of

@@ -130,6 +130,13 @@ def test_what_is_said_about_long_code_is_compared_as_if_it_stood_alone() -> None
     assert VERIFIER(asked, asked.replace("(7, 7 * 7)", "(7, 7 + 7)"), cosine=1.0).guard == "snippets"
 
 
+def test_d1_of_a_word_longer_than_any_word_every_letter_counts() -> None:
+    key = "qwertyuiopasdfghjklzxcvbnm" * 4
+    mistyped = key[:50] + key[51] + key[50] + key[52:]
+    verdict = VERIFIER(f"What does the key {key} open?", f"What does the key {mistyped} open?", cosine=0.99)
+    assert verdict.guard == "snippets"
+
+
 def test_of_what_is_very_long_every_line_counts() -> None:
     code = "\n".join(f"  print({n})" for n in range(2_000))
     assert VERIFIER(f"{code}\n  x", f"{code} \n\n  x", cosine=1.0).accepted

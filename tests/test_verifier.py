@@ -648,6 +648,7 @@ MINUTES = "Write the minutes of this meeting{}: Ola wants a bigger budget, and K
         ("mentions", "Is was a verb?", "Is were a verb?"),
         ("mentions", "How do I use that in a sentence?", "How do I use which in a sentence?"),
         ("mentions", "What did I buy to eat?", "What did I buy you eat?"),
+        ("mentions", "What does has mean in this sentence?", "What does have mean in this sentence?"),
         ("details", "I just quit smoking. What helps?", "I want to quit smoking. What helps?"),
         ("details", "I must have lost it. Can I return it?", "I have lost it. Can I return it?"),
         ("details", "We got a rabbit. What does it eat?", "We may get a rabbit. What does it eat?"),
@@ -1490,6 +1491,10 @@ def test_a_capital_tells_a_name_but_where_a_sentence_begins() -> None:
 def test_of_several_wordings_of_a_question_the_first_tells_its_kind(text: str) -> None:
     found = [(match.start(), n) for n, (_, kind) in enumerate(QUESTION_FRAMES) if (match := re.search(kind, text))]
     assert reading.question_frame(text) == (QUESTION_FRAMES[min(found)[1]][0] if found else "none")
+
+
+def test_of_words_with_two_hyphens_between_them_none_is_empty() -> None:
+    assert read("Who sang the well--known song?").words == ["who", "sang", "the", "well", "known", "song"]
 
 
 def test_long_pieces_are_read_and_not_remembered() -> None:

@@ -37,8 +37,9 @@ from langmem_adapters.indexes.lexical_rows import (
 from langmem_adapters.indexes.lexical_scores import Corpus, Term, to_hits, top_documents, weigh_terms
 from langmem_adapters.indexes.lexical_turns import gather_evidence, rank_thread
 from langmem_adapters.keys import Namespace, decode_namespace, encode_namespace, to_bytes, to_text
-from langmem_adapters.language.analysis import ANALYZER_ID, STOP_WORDS, Analyzer, analyze, part_terms
+from langmem_adapters.language.analysis import ANALYZER_ID, Analyzer, analyze, part_terms
 from langmem_adapters.language.dates import date_words
+from langmem_adapters.language.english import STOP_WORDS
 from langmem_adapters.language.features import ANSWER, named_speakers, text_marks
 from langmem_adapters.language.relative_dates import mentioned_date_words
 from langmem_adapters.language.spelling_corrections import spelling_corrections

@@ -14,19 +14,6 @@ from functools import lru_cache
 from langmem_adapters.language.english import BASES, SPELLINGS, STOP_WORDS
 from langmem_adapters.language.inflection import is_inflected, word_parts
 
-__all__ = [
-    "ANALYZER_ID",
-    "STOP_WORDS",
-    "Analyzer",
-    "analyze",
-    "matching",
-    "part_terms",
-    "stem",
-    "strip_inflection",
-    "term_of",
-    "words_of",
-]
-
 Analyzer = Callable[[str], list[str]]
 """Turns a text into terms, in any order, with repetitions. It must be pure: the same text, the same terms."""
 

@@ -10,8 +10,8 @@ import re
 from collections.abc import Collection
 from typing import NamedTuple
 
-from langmem_adapters.language.analysis import STOP_WORDS
 from langmem_adapters.language.dates import DAYS, MONTHS
+from langmem_adapters.language.english import STOP_WORDS
 from langmem_adapters.language.lists import word_set
 from langmem_adapters.language.query_dates import NamedDate, dated_part, named_date
 from langmem_adapters.language.questions import asked_part

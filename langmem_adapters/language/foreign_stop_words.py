@@ -60,22 +60,15 @@ FOREIGN_REFERRING_PATTERN = re.compile(
 _WORD_PATTERN = re.compile(r"[^\W\d_]+")
 
 
-def _question_and_stop_words(text: str) -> tuple[frozenset[str], frozenset[str]]:
-    question_words, verbs, rest = map(str.split, text.split("|"))
-    return frozenset(question_words), frozenset((*question_words, *verbs, *rest))
-
-
-def _question_opening(text: str) -> str:
-    question_words, verbs, _ = map(str.split, text.split("|"))
-    # "hoe" is an English word too, and "qui" mostly begins a relative clause.
-    openings = [word for word in question_words if word not in ("hoe", "qui")]
-    return rf"(?:{'|'.join(openings)}) (?:{'|'.join(verbs)})"
-
-
-_LANGUAGE_WORDS = [_question_and_stop_words(text) for text in _LANGUAGES]
+_WORD_LISTS = [[*map(str.split, text.split("|"))] for text in _LANGUAGES]
+_LANGUAGE_WORDS = [(frozenset(words), frozenset((*words, *verbs, *rest))) for words, verbs, rest in _WORD_LISTS]
 FOREIGN_QUESTION_WORDS = frozenset[str]().union(*[words for words, _ in _LANGUAGE_WORDS])
 """The question words of all these languages."""
-FOREIGN_QUESTION_OPENING = rf"\b(?:{'|'.join(map(_question_opening, _LANGUAGES))})\b"
+_OPENINGS = (  # "hoe" is an English word too, and "qui" mostly begins a relative clause
+    rf"(?:{'|'.join([word for word in words if word not in ('hoe', 'qui')])}) (?:{'|'.join(verbs)})"
+    for words, verbs, _ in _WORD_LISTS
+)
+FOREIGN_QUESTION_OPENING = rf"\b(?:{'|'.join(_OPENINGS)})\b"
 """The pattern of a question word of one of these languages with a verb after it."""
 
 

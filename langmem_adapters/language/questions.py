@@ -7,7 +7,8 @@ import re
 from collections.abc import Iterable
 from functools import lru_cache
 
-from langmem_adapters.language.analysis import STOP_WORDS, words_of
+from langmem_adapters.language.analysis import words_of
+from langmem_adapters.language.english import STOP_WORDS
 from langmem_adapters.language.foreign_stop_words import (
     FOREIGN_QUESTION_OPENING,
     FOREIGN_QUESTION_WORDS,

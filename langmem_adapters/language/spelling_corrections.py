@@ -6,7 +6,8 @@ from collections.abc import Collection
 from functools import lru_cache
 from string import ascii_lowercase
 
-from langmem_adapters.language.analysis import STOP_WORDS, term_of, words_of
+from langmem_adapters.language.analysis import term_of, words_of
+from langmem_adapters.language.english import STOP_WORDS
 
 _MIN_CHARS = 5  # a shorter word is near to too many others
 _MAX_CHARS = 20  # what is longer is hardly typed

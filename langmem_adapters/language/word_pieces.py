@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from langmem_adapters.language.analysis import STOP_WORDS
+from langmem_adapters.language.english import STOP_WORDS
 
 _MAX_PIECES = 1024  # pieces of a text; later ones count only in the text's vector
 _PART_SHARE = 0.9  # of what a model reads at a time is a part of a longer text, as some have more pieces than others

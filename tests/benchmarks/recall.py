@@ -33,7 +33,7 @@ from langmem_adapters.evaluation import CUTS, Evaluation, Question, evaluate, re
 from langmem_adapters.importing import Transcript, read_transcripts
 from langmem_adapters.importing.transcript import message_line
 from langmem_adapters.indexes import open_vectors
-from langmem_adapters.language.analysis import STOP_WORDS
+from langmem_adapters.language.english import STOP_WORDS
 from langmem_adapters.protocols import SemanticIndex
 from tests.benchmarks import recall_peers
 

@@ -57,26 +57,25 @@ def align(left: Sequence[Word], right: Sequence[Word]) -> Alignment:
             only_left.append(position)
     only_right = [position for position in range(len(right)) if position not in matched]
     if len(only_left) * len(only_right) <= _MAX_UNMATCHED_WORDS**2:
-        only_left = _align_similar(left, right, only_left, only_right, pairs)
+        pairs += _pop_similar(left, right, only_left, only_right)
     pairs += [(joined, part, _COMPOUND) for joined, part in _pop_compounds(left, right, only_left, only_right)]
     pairs += [(part, joined, _COMPOUND) for joined, part in _pop_compounds(right, left, only_right, only_left)]
     return Alignment(sorted(pairs), only_left, only_right)
 
 
-def _align_similar(
-    left: Sequence[Word], right: Sequence[Word], only_left: list[int], only_right: list[int],
-    pairs: list[tuple[int, int, float]],
-) -> list[int]:  # fmt: skip
-    unmatched = []
-    for position in only_left:
-        similarities = {n: _pair_similarity(left[position], right[n]) for n in only_right}
+def _pop_similar(
+    left: Sequence[Word], right: Sequence[Word], unmatched_left: list[int], unmatched_right: list[int]
+) -> list[tuple[int, int, float]]:
+    """The places of similar words, with their similarity, taken out of the unmatched ones."""
+    similar = []
+    for place in [*unmatched_left]:
+        similarities = {n: _pair_similarity(left[place], right[n]) for n in unmatched_right}
         match = max(similarities, key=similarities.__getitem__, default=None)  # the first of the most similar
         if match is not None and similarities[match] >= _EXTENSION:
-            only_right.remove(match)
-            pairs.append((position, match, similarities[match]))
-        else:
-            unmatched.append(position)
-    return unmatched
+            unmatched_left.remove(place)
+            unmatched_right.remove(match)
+            similar.append((place, match, similarities[match]))
+    return similar
 
 
 def _pop_compounds(

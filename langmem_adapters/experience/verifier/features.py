@@ -123,9 +123,7 @@ def _trigrams(text: str) -> set[str]:
     return {text[n : n + 3] for n in range(len(text) - 2)}
 
 
-def _overlap(
-    one: AbstractSet[str] | AbstractSet[tuple[str, str]], other: AbstractSet[str] | AbstractSet[tuple[str, str]]
-) -> float:
+def _overlap(one: AbstractSet[object], other: AbstractSet[object]) -> float:
     return len(one & other) / len(one | other) if one or other else 1.0
 
 

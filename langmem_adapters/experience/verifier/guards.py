@@ -26,16 +26,15 @@ from langmem_adapters.experience.verifier.guards_function_words import (
     complements,
     courtesies,
     links,
+    mentions,
     modality,
     persons,
 )
 from langmem_adapters.experience.verifier.guards_literals import code, numbers, quotations, snippets, symbols, units
 from langmem_adapters.experience.verifier.guards_manner import degree, manner, plurals, prepositions
-from langmem_adapters.experience.verifier.guards_mentions import mentions
 from langmem_adapters.experience.verifier.guards_replacements import details, words
 from langmem_adapters.experience.verifier.guards_scope import scope
-from langmem_adapters.experience.verifier.guards_tense import tense
-from langmem_adapters.experience.verifier.guards_voice import voice
+from langmem_adapters.experience.verifier.guards_verbs import tense, voice
 from langmem_adapters.experience.verifier.questions import QUESTION_PARTS, QUESTION_WORDS
 from langmem_adapters.experience.verifier.reading import Reading, Word, question_frame
 from langmem_adapters.experience.verifier.swaps import exchanged_small_words, opposite_preposition, swapped_words

@@ -7,8 +7,8 @@ from itertools import pairwise
 from langmem_adapters.experience.verifier.alignment import Alignment, has_context, refusal
 from langmem_adapters.experience.verifier.forms import is_optional
 from langmem_adapters.experience.verifier.guards_replacements import surrounding_stems
-from langmem_adapters.experience.verifier.phrases import is_superlative
 from langmem_adapters.experience.verifier.reading import Reading, Word
+from langmem_adapters.experience.verifier.word_order import is_superlative
 from langmem_adapters.experience.verifier.words import (
     ARTICLES,
     I_WORDS,
@@ -57,10 +57,8 @@ def degree(left: Reading, right: Reading, _: Alignment) -> str:
     if thans * ases < 0 and abs(ases) > 1:
         return refusal("degree", ["as"], ["than"])
     for word in ("few", "little"):
-        if word not in left.vocabulary or word not in right.vocabulary:
-            continue
-        one, other = _words_before(left, word), _words_before(right, word)
-        if ("a" in one) != ("a" in other):
+        one, other = (("a", word) in pairwise(reading.words) for reading in (left, right))
+        if one != other and word in left.vocabulary & right.vocabulary:
             return refusal("degree", [f"a {word}"], [word])
     left_has_better, right_has_better = (("a", "better") in pairwise(reading.words) for reading in (left, right))
     if left_has_better == right_has_better:
@@ -148,10 +146,6 @@ def prepositions(left: Reading, right: Reading, _: Alignment) -> str:
         return ""
     matters = all(word.isalpha() and word not in _OFTEN_WITHOUT_PREPOSITION for word in neighbours - _BE_FORMS)
     return refusal("prepositions", longer[position : position + 1], ()) if matters else ""
-
-
-def _words_before(reading: Reading, word: str) -> set[str]:
-    return {before for before, after in pairwise(["", *reading.words]) if after == word}
 
 
 def _word_before(reading: Reading, word: Word) -> str:

@@ -9,7 +9,6 @@ from itertools import pairwise, product
 
 from langmem_adapters.experience.verifier.alignment import Alignment, edit_distance, is_reworded, is_short, refusal
 from langmem_adapters.experience.verifier.reading import Reading
-from langmem_adapters.experience.verifier.words import COUNT_WORDS
 from langmem_adapters.language.lists import group_names, word_set
 
 
@@ -89,8 +88,7 @@ def _neighbours(reading: Reading, word: str) -> set[tuple[int, str]]:
 
 def _bounds(reading: Reading) -> set[str]:
     """Bounds (more than, at least, at most, less than) of a number, a day or the like, in one wording."""
-    has_count = reading.numbers or reading.units or not COUNT_WORDS.isdisjoint(reading.vocabulary)
-    if not has_count or _WORDS_OF_BOUNDS.isdisjoint(reading.vocabulary):
+    if _WORDS_OF_BOUNDS.isdisjoint(reading.vocabulary):
         return set()
     text = " ".join(reading.words)
     return {f"{name} {match}" for name, pattern in _BOUND_PATTERNS for match in pattern.findall(text)}

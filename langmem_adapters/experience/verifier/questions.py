@@ -136,7 +136,6 @@ WORDING_REPLACEMENTS = (
     (r"(?:explain|define) (?!(?:how|why|what|where|when|who|which|whether|that|if|the|my|our|your|his|her|their|its|"
      r"analy[sz]e|plan|this|these|those|it|to)\b)([a-z]+(?: [a-z]+){0,3}?)(?: (?:for|to) me)?" + _END, r"what is \1"),
     (r"(?:give|make|write) a summary of ", "summarize "),
-    (r"i would like to ", "i want to "),
     (r"i need to (book|cancel|change|exchange|order|renew|replace|report|return|update|upgrade) ", r"i want to \1 "),
     (r"how (can|could|should) ((?:(?!be\b|i\b|you\b|we\b|he\b|she\b|they\b|my\b|our\b|your\b)\w+ ){1,4}?)"
      r"be (\w+(?:ed|en))" + _END, r"how \1 i \3 \2"),

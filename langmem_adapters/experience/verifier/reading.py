@@ -120,10 +120,6 @@ class Reading(NamedTuple):
     namesakes: frozenset[tuple[str, bool]]
     """Words that mean something else with a capital, and whether they have one."""
     code: frozenset[str]
-    snippets: Snippets
-    """Code, data and formulas that were taken out of the text."""
-    has_data: bool
-    """Whether some of them were on lines of their own."""
     frame: str
     """The kind of question, see :data:`QUESTION_FRAMES`; "none" for others."""
     later_questions: tuple[str, ...]
@@ -133,6 +129,10 @@ class Reading(NamedTuple):
     courtesies: frozenset[str]
     """Courtesies that follow other words; those that open a text do not count."""
     wording: Wording
+    snippets: Snippets = Snippets()
+    """Code, data and formulas that were taken out of the text."""
+    has_data: bool = False
+    """Whether some of them were on lines of their own."""
 
 
 @lru_cache(maxsize=64)  # a request is compared with several
@@ -175,8 +175,6 @@ def read(text: str) -> Reading:
         quoted=_quotations(cased or plain.lower()),
         namesakes=_namesakes(cased, words),
         code=_capital_stop_words(cased).union(*_identifiers_in(plain.split())),
-        snippets=Snippets(),
-        has_data=False,
         frame="whether" if _ASKS_WHETHER.match(opened) else question_frame(normalized.strip()),
         later_questions=tuple(_LATER_QUESTION.findall(normalized)),
         english=english,

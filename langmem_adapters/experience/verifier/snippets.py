@@ -16,7 +16,11 @@ from langmem_adapters.experience.verifier.symbols import normalize_signs
 from langmem_adapters.experience.verifier.words import POLITE_WORDS, STOP_WORDS
 
 _PLACEHOLDER = "snippet"  # replaces a snippet in the prose
-_MAY_BE_CODE = re.compile(r"[`{}\[\]\\|~^=<>$*(:/&@!]|,\S|[-+][^\w\s-]|--|\+\+|\w;|(?<!\S)\.(?!\S)|\.\.|[ACGTU]{6}|\n")
+_MAX_WORD_CHARS = 80  # no word is longer
+_MAY_BE_CODE = re.compile(
+    r"[`{}\[\]\\|~^=<>$*(:/&@!]|,\S|[-+][^\w\s-]|--|\+\+|\w;|(?<!\S)\.(?!\S)|\.\.|[ACGTU]{6}|\n|"
+    rf"(?<!\S)[!-~]{{{_MAX_WORD_CHARS + 1}}}"
+)
 _FENCE = re.compile(r"\s*(?:```|~~~)([^`]*)")
 _LANGUAGE = re.compile(r"[\w+#.-]*")  # any more beside the opening fence is code
 _SHORT_LANGUAGES = {"cpp": "c++", "js": "javascript", "py": "python", "ts": "typescript", "yml": "yaml"}
@@ -47,7 +51,6 @@ _END_PUNCTUATION = ".,;:!?"
 _ENDS_THAT_MATTER = frozenset(("equation", "expression", "formula", "pattern", "regex"))
 _MAX_CHARS = 8_000  # every line of a longer text is compared exactly
 _MAX_CACHED_LINES = 128  # most of a request are in the stored one too, and it is compared with several
-_MAX_WORD_CHARS = 80  # no word is longer
 _MAX_FRAGMENT_WORDS = 2  # a line with no more is not a sentence, whatever its end
 _MAX_UNPUNCTUATED_WORDS = 5  # a line without punctuation at its end must have more to be a sentence
 _MIN_STOP_WORDS = 2  # of such a line
@@ -67,7 +70,7 @@ class Parts(NamedTuple):
 
     prose: str
     """With one sign for equivalent ones."""
-    snippets: Snippets
+    snippets: Snippets = Snippets()
     has_data: bool = False
     """Whether there is code or data on lines of its own."""
 
@@ -83,14 +86,14 @@ def separate_snippets(one: str, other: str) -> tuple[Parts, Parts]:
         return Parts(one, _all_lines(one)), Parts(other, _all_lines(other))
     plain, other_plain = normalize_signs(one), normalize_signs(other)
     if not (_MAY_BE_CODE.search(plain) or _MAY_BE_CODE.search(other_plain)):
-        return Parts(plain, Snippets()), Parts(other_plain, Snippets())
-    fences, other_fences = _read_fences(one), _read_fences(other)
-    fenced = {*fences.code, *other_fences.code}
-    lines, other_lines = _classified_lines(fences.lines, fenced), _classified_lines(other_fences.lines, fenced)
-    marked = {code.strip() for line in (*lines, *other_lines) for code in _marked_code(line)}
-    parts, other_parts = _to_parts(lines, marked), _to_parts(other_lines, marked)
-    if fences.languages and other_fences.languages and fences.languages != other_fences.languages:
-        return _with_codes(parts, fences.languages), _with_codes(other_parts, other_fences.languages)
+        return Parts(plain), Parts(other_plain)
+    (lines, code, languages), (other_lines, other_code, other_languages) = _read_fences(one), _read_fences(other)
+    fenced = code | other_code
+    classified, other_classified = _classified_lines(lines, fenced), _classified_lines(other_lines, fenced)
+    marked = {code.strip() for line in (*classified, *other_classified) for code in _marked_code(line)}
+    parts, other_parts = _to_parts(classified, marked), _to_parts(other_classified, marked)
+    if languages and other_languages and languages != other_languages:
+        return _with_codes(parts, languages), _with_codes(other_parts, other_languages)
     return parts, other_parts
 
 
@@ -102,18 +105,8 @@ def _all_lines(text: str) -> Snippets:
     return Snippets(tuple(line.rstrip() for line in text.splitlines() if line.strip()))
 
 
-class _Fences(NamedTuple):
-    """What a text has in fences."""
-
-    lines: list[str]
-    """All lines but the fences."""
-    code: set[str]
-    """The lines in fences."""
-    languages: tuple[str, ...]
-    """The languages that they name."""
-
-
-def _read_fences(text: str) -> _Fences:
+def _read_fences(text: str) -> tuple[list[str], set[str], tuple[str, ...]]:
+    """All lines but the fences, the lines in fences, and the languages that these name."""
     lines: list[str] = []
     code: set[str] = set()
     languages: list[str] = []
@@ -127,7 +120,7 @@ def _read_fences(text: str) -> _Fences:
         elif note:
             languages.append(_SHORT_LANGUAGES.get(note.lower(), note.lower()))
         inside ^= bool(fence)
-    return _Fences(lines, code, tuple(languages))
+    return lines, code, tuple(languages)
 
 
 def _classified_lines(lines: list[str], fenced: Collection[str]) -> list[_Line]:
@@ -235,10 +228,7 @@ def _code_runs(pieces: Sequence[str]) -> Iterator[tuple[int, int]]:
     """The runs of pieces that are code, with the operands of operators and all between brackets."""
     is_code = [*_are_code(pieces)]
     has_sum = "=" in pieces  # then a dash and a slash are operators too
-    is_operator = [
-        matches or (has_sum and piece in _SUM_OPERATORS)
-        for matches, piece in zip(_are_operators(pieces), pieces, strict=True)
-    ]
+    is_operator = [bool(_OPERATOR.fullmatch(piece)) or (has_sum and piece in _SUM_OPERATORS) for piece in pieces]
     i = 0
     while i < len(pieces):
         in_brackets = pieces[i].startswith("(") and i > 0 and pieces[i - 1].lower() in _LOGICAL_WORDS
@@ -250,11 +240,6 @@ def _code_runs(pieces: Sequence[str]) -> Iterator[tuple[int, int]]:
             depth += sum(map(pieces[i].count, "([{")) - sum(map(pieces[i].count, ")]}"))
             i += 1
         yield start, i
-
-
-@cached_per_piece
-def _are_operators(piece: str) -> bool:
-    return bool(_OPERATOR.fullmatch(piece))
 
 
 @cached_per_piece

@@ -169,11 +169,9 @@ _COMPILED_REPLACEMENTS = [
 _TOKEN = re.compile(r"\w+")
 _DIGIT = re.compile(r"\d")
 GROUPED_DIGITS = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{2,3})*,\d{3}(?![\d,])")  # 10,000 and 1,00,000, but not 1,50
-_DIGIT_COMMA = re.compile(r"\d,\d")
 _ORDINAL_SUFFIX = re.compile(r"(?:st|nd|rd|th)\b(?<=\d..)")
 _LEADING_POINT = re.compile(r"\.(?<![\w.].)(?=\d)")
 _SCALED_NUMBER = re.compile(rf"(?<![\w.])(\d+(?:\.\d+)?)\s*({'|'.join(MULTIPLIERS)})s?\b", re.ASCII)
-_MAY_BE_SCALED_NUMBER = re.compile(rf"\d\s*(?:{'|'.join(MULTIPLIERS)})")
 _NUMBER_PARTS = frozenset((*_TENS.split("|"), "hundred", "thousand", "million", "billion"))
 _SPELT_NUMBER = re.compile(
     rf"\b(?:({_ONES}|{_TEENS}|{_TENS}) (hundred|thousand|million|billion)\b|({_TENS})[ -]({_ONES})\b)"
@@ -201,13 +199,13 @@ def normalize_spelling(text: str) -> str:
 def _normalize_numbers(text: str, tokens: Collection[str]) -> str:
     if not _NUMBER_PARTS.isdisjoint(tokens):
         text = _SPELT_NUMBER.sub(_spelt_to_digits, text)
-    if _DIGIT.search(text):
-        if _DIGIT_COMMA.search(text):
-            text = GROUPED_DIGITS.sub(lambda match: match[0].replace(",", ""), text)
-        text = _LEADING_POINT.sub("0.", _ORDINAL_SUFFIX.sub("", text))  # .5
     if any(sign in text for sign in _SIGN_NAMES):
         text = text.translate(_SIGN_TRANSLATION)
-    return _SCALED_NUMBER.sub(_scaled_to_digits, text) if _MAY_BE_SCALED_NUMBER.search(text) else text
+    if not _DIGIT.search(text):
+        return text
+    text = GROUPED_DIGITS.sub(lambda match: match[0].replace(",", ""), text)
+    text = _LEADING_POINT.sub("0.", _ORDINAL_SUFFIX.sub("", text))  # .5
+    return _SCALED_NUMBER.sub(_scaled_to_digits, text)
 
 
 def _spelt_to_digits(match: re.Match[str]) -> str:

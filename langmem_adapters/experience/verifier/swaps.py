@@ -9,8 +9,8 @@ from itertools import combinations, pairwise
 from typing import TypeAlias
 
 from langmem_adapters.experience.verifier.alignment import Alignment, unmatched_words
-from langmem_adapters.experience.verifier.phrases import is_superlative
 from langmem_adapters.experience.verifier.reading import Reading, Word
+from langmem_adapters.experience.verifier.word_order import is_superlative
 from langmem_adapters.experience.verifier.words import CONJUNCTIONS, NEGATIONS, PREPOSITIONS, STOP_WORDS, UNITS, stem_of
 from langmem_adapters.language.lists import group_names, word_set
 
@@ -213,14 +213,10 @@ def _move_with_neighbours(order: Sequence[int], *positions: int) -> bool:
     return all(order[i] + 1 in order[i + 1 : i + 2] or order[i] - 1 in order[max(i - 1, 0) : i] for i in positions)
 
 
-def _share_neighbour(reading: Reading, *positions: int) -> bool:
-    """Whether words have the same word before or after them: "American English and British English"."""
-    content = reading.content
-    for step in (-1, 1):
-        neighbours = [position + step for position in positions]
-        if all(0 <= n < len(content) for n in neighbours) and len({content[n].stem for n in neighbours}) == 1:
-            return True
-    return False
+def _share_neighbour(reading: Reading, i: int, j: int) -> bool:
+    """Whether two words have the same word before or after them: "American English and British English"."""
+    stems = [word.stem for word in reading.content]
+    return stems[max(i - 1, 0) : i] == stems[j - 1 : j] or stems[i + 1] in stems[j + 1 : j + 2]
 
 
 def _swapped_phrases(left: Reading, right: Reading, pairs: Sequence[_Pair]) -> tuple[str, str] | None:

@@ -32,7 +32,6 @@ _LABELS = re.compile(
 """Labels in capitals, from which an answer is to take one, and mentions: "reply with YES or NO", "the word ERROR"."""
 _CAPITALS = re.compile(r"[A-Z]{2}")
 _MORSE = re.compile(r"\s(?:[.-]+\s+){2,}[.-]+")
-_HAS_EXACT_TEXT = re.compile(r"[-/%@#_:]|\.(?<=\s.)|\.(?=[YyMDdHhms])")
 _NON_COMMUTATIVE = frozenset("-/<>^~")
 _LEFT_OPERAND, _RIGHT_OPERAND = re.compile(r"(\w+)(\s*)$"), re.compile(r"(\s*)(\w+)")
 _MAY_BE_SYMBOL = re.compile(r"""[-+*^=<>|~\\×÷≤≥≠·/!?&()\[\]{}@#%_;:"'`]""")  # noqa: RUF001 - these signs are meant
@@ -84,28 +83,20 @@ _CASED_UNIT = re.compile(
 )
 
 
-def _mark_superscripts(text: str) -> str:
-    """A text with a mark before superscripts and subscripts: 10^² for 10², so that it does not become 102."""
-    return text if text.isascii() else _SUBSCRIPT.sub("_", _SUPERSCRIPT.sub("^", text))
-
-
 @lru_cache(maxsize=64)  # asked for before and after code is taken out
 def normalize_signs(text: str) -> str:
-    """A text with one sign for equivalent ones: straight quotation marks, x^2 for x², and U2014 for a mention of —."""
-    text = _name_mentioned_signs(text)
-    if not text.isascii():
-        text = unicodedata.normalize("NFKC", _mark_superscripts(text)).translate(_PLAIN_SIGNS)
-    return text
+    """A text with one sign for equivalent ones: straight quotation marks, x^2 for x², and U2014 for a mention of —.
 
-
-def _name_mentioned_signs(text: str) -> str:
-    """A text with U2014 for a — that it mentions, rather than uses: "what does — mean", but not "Bonn — what is it".
-
-    A sign is mentioned if it is quoted, or stands alone where a word is missing. So are variants of letters and digits
-    that stand alone, such as ² and ™; but not the unit in "25 ℃".
+    A sign is mentioned, rather than used, if it is quoted, or stands alone where a word is missing: "what does — mean",
+    but not "Bonn — what is it". So are variants of letters and digits that stand alone, such as ² and ™; but not the
+    unit in "25 ℃".
     """
     text = _LONE_SIGN.sub(_name_if_mentioned, text)
-    return text if text.isascii() else _LONE_VARIANT.sub(_name_if_variant, text)
+    if text.isascii():
+        return text
+    text = _LONE_VARIANT.sub(_name_if_variant, text)
+    marked = _SUBSCRIPT.sub("_", _SUPERSCRIPT.sub("^", text))  # 10^² for 10², so that it does not become 102
+    return unicodedata.normalize("NFKC", marked).translate(_PLAIN_SIGNS)
 
 
 def _name_if_variant(match: re.Match[str]) -> str:
@@ -166,7 +157,7 @@ def symbols(text: str, *, english: bool) -> tuple[str, ...]:
 
 @cached_per_piece
 def _exact_texts(piece: str) -> list[str]:
-    return _EXACT_TEXT.findall(piece) if _HAS_EXACT_TEXT.search(piece) else []
+    return _EXACT_TEXT.findall(piece)
 
 
 def cased_units(text: str) -> frozenset[str]:

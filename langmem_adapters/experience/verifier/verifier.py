@@ -15,7 +15,7 @@ from langmem_adapters.experience.verifier.alignment import Alignment, align
 from langmem_adapters.experience.verifier.features import features
 from langmem_adapters.experience.verifier.guards import GUARDS, Guard
 from langmem_adapters.experience.verifier.reading import MAX_COMPARED_CHARS, Reading, read
-from langmem_adapters.experience.verifier.snippets import Parts, Snippets, separate_snippets
+from langmem_adapters.experience.verifier.snippets import Parts, separate_snippets
 from langmem_adapters.experience.verifier.weights import (
     BASE_LOGIT,
     DEFAULT_THRESHOLD,
@@ -119,7 +119,11 @@ class Verifier:
         is_near = self.judge is not None or cosine >= MIN_COSINE  # False for NaN
         if not is_near and request.split() != stored.split():
             return Verdict(0.0, "score", f"cosine {cosine:.2f} is below {MIN_COSINE:.2f}")
-        request_parts, stored_parts = self._split(request, stored)
+        # Code, data and formulas, which only the guard "snippets" compares, move out of the prose.
+        is_split = "snippets" in self.guards
+        request_parts, stored_parts = (
+            separate_snippets(request, stored) if is_split else (Parts(request), Parts(stored))
+        )
         is_same_prose = request_parts.prose.split() == stored_parts.prose.split()
         if is_same_prose and request_parts.snippets == stored_parts.snippets:
             return Verdict(1.0, "", "")
@@ -140,12 +144,6 @@ class Verifier:
         if score >= self.threshold:
             return Verdict(score, "", "")
         return Verdict(score, "score", f"score {score:.2f} is below {self.threshold:.2f}")
-
-    def _split(self, request: str, stored: str) -> tuple[Parts, Parts]:
-        """Move code, data and formulas, which only the guard ``snippets`` compares, out of the prose."""
-        if "snippets" not in self.guards:
-            return Parts(request, Snippets()), Parts(stored, Snippets())
-        return separate_snippets(request, stored)
 
     def __repr__(self) -> str:
         return f"Verifier({self.threshold})"
@@ -170,7 +168,7 @@ def _score(left: Reading, right: Reading, alignment: Alignment, cosine: float) -
     if not (left.english and right.english):
         return 0.0
     values = features(left, right, alignment, cosine)
-    return _tree_score(values, is_question=_is_question(left) or _is_question(right))
+    return _tree_score(values, is_question=any(reading.text.rstrip().endswith("?") for reading in (left, right)))
 
 
 def _plain_words(text: str) -> list[str]:
@@ -188,10 +186,6 @@ class _PunctuationToBlanks(dict[int, str]):
 
 
 _PUNCTUATION_TO_BLANKS = _PunctuationToBlanks()
-
-
-def _is_question(reading: Reading) -> bool:
-    return reading.text.rstrip().endswith("?")
 
 
 # ---- the trees

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from itertools import product
+from itertools import chain, product
 
 from langmem_adapters.language.analysis import stem
 from langmem_adapters.language.english import PASTS, SPELLINGS
@@ -206,11 +206,10 @@ def _comparison_stems(word: str) -> set[str]:
 def _opposites_by_stem(pairs: str) -> dict[str, set[str]]:
     opposites: dict[str, set[str]] = {}
     for group in pairs.split("|"):
-        left, right = (words.split() for words in group.split("/"))
-        for pair in product(left, right):
-            for one, other in product(*map(_comparison_stems, pair)):
-                opposites.setdefault(one, set()).add(other)
-                opposites.setdefault(other, set()).add(one)
+        left, right = (chain.from_iterable(map(_comparison_stems, words.split())) for words in group.split("/"))
+        for one, other in product(left, right):
+            opposites.setdefault(one, set()).add(other)
+            opposites.setdefault(other, set()).add(one)
     return opposites
 
 
