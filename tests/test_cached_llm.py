@@ -1963,8 +1963,8 @@ class WarmingStore(MemoryStore):
 def test_a_response_is_not_kept_for_a_setting_that_was_replaced_before_the_model_was_asked(
     way: str, place: str
 ) -> None:
-    inner = Scripted(script=[lambda _: f"{inner.temperature}"])
-    store = WarmingStore()
+    inner, store = Scripted(), WarmingStore()
+    inner.script = [lambda _: f"{inner.temperature}"]
     llm = cached(inner, store=store)
     limiter = Warming()
     if place == "limiter":
