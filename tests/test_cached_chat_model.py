@@ -1831,6 +1831,61 @@ def test_who_asks_the_model_waits_for_its_rate_limiter_whichever_way_it_is_asked
     assert taken == [1]
 
 
+class Warm(AsyncScripted):
+    """Says how warm it is."""
+
+    temperature: float = 0.0
+    script: list[Any] = Field(default_factory=list)
+
+    def _next(self, messages: list[BaseMessage]) -> Any:
+        self._asked.append(messages)
+        return AIMessage(f"{self.temperature}")
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_c4_an_answer_is_not_kept_for_a_setting_that_was_replaced_before_the_model_was_asked(way: str) -> None:
+    limiter, taken = _counting_limiter()
+    inner = Warm(rate_limiter=limiter)
+
+    def warm_once(**_: Any) -> bool:  # as another task, while this one waits
+        if not taken:
+            inner.temperature = 1.0
+        taken.append(1)
+        return True
+
+    limiter.acquire = warm_once  # type: ignore[method-assign]
+    model = CachedChatModel(inner, _cache())
+    assert WAYS[way](model).content == "1.0"
+    assert (model.stats()["refused"], model.stats()["stored"]) == (1, 0)
+    inner.temperature = 0.0
+    assert [WAYS[way](model).content for _ in range(2)] == ["0.0"] * 2
+    inner.temperature = 1.0
+    assert [WAYS[way](model).content for _ in range(2)] == ["1.0"] * 2
+    assert (inner.asked, model.stats()["stored"]) == (3, 2)
+
+
+def test_c4_who_waits_for_a_call_is_not_given_an_answer_for_a_setting_that_was_replaced() -> None:
+    limiter, _ = _counting_limiter()
+    gate, waiting = threading.Event(), threading.Event()
+    inner = Warm(rate_limiter=limiter)
+
+    def wait(**_: Any) -> bool:
+        waiting.set()
+        return gate.wait(60)
+
+    limiter.acquire = wait  # type: ignore[method-assign]
+    model = CachedChatModel(inner, _cache())
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(model.invoke, "Hi")
+        assert waiting.wait(60)
+        second = pool.submit(model.invoke, "Hi")
+        until(lambda: model.stats()["misses"] == 2)
+        inner.temperature = 1.0
+        gate.set()
+        assert [first.result(60).content, second.result(60).content] == ["1.0"] * 2
+    assert (inner.asked, model.stats()["stored"], model.stats()["shared"]) == (2, 0, 0)
+
+
 @pytest.mark.parametrize("of", ["the model", "a copy", "the wrapper"])
 def test_no_hit_waits_for_a_rate_limiter_whose_ever_it_is(of: str) -> None:
     limiter, taken = _counting_limiter()

@@ -65,7 +65,7 @@ from langmem_adapters.experience import AtLeast
 from langmem_adapters.experience.single_flight import flights
 from langmem_adapters.langchain import CachedChatModel
 from langmem_adapters.llamaindex import CachedLLM
-from langmem_adapters.llamaindex import llm as llm_module
+from langmem_adapters.llamaindex import request as request_module
 from langmem_adapters.llamaindex.request import chat_key
 from langmem_adapters.llamaindex.responses import (
     Recording,
@@ -1695,7 +1695,7 @@ async def test_a5_what_takes_a_while_to_read_is_read_beside_the_loop(
     def tenant() -> object:
         return asyncio.current_task() and current.get()  # which raises beside a loop
 
-    monkeypatch.setattr(llm_module, "chat_key", noting)
+    monkeypatch.setattr(request_module, "chat_key", noting)
     current: contextvars.ContextVar[str | None] = contextvars.ContextVar("tenant", default=None)
     inner = Scripted()
     llm = cached(inner, tenant=tenant)
@@ -1932,6 +1932,49 @@ def test_a_rate_limiter_is_asked_by_the_model_and_by_no_hit(way: str) -> None:
     with copied.refresh():
         WAYS[way](copied)
     assert (limits.taken, other.taken) == (1, 1)
+
+
+class Warming(Counting):
+    """Lets something happen while the first call waits."""
+
+    meanwhile: Any = None
+
+    def acquire(self, num_tokens: int = 0) -> None:
+        meanwhile, self.meanwhile = self.meanwhile, None
+        if meanwhile:
+            meanwhile()
+
+    async def async_acquire(self, num_tokens: int = 0) -> None:
+        self.acquire()
+
+
+class WarmingStore(MemoryStore):
+    meanwhile: Any = None
+
+    def get(self, *request: Any) -> Any:
+        meanwhile, self.meanwhile = self.meanwhile, None
+        if meanwhile:
+            meanwhile()
+        return super().get(*request)
+
+
+@pytest.mark.parametrize("place", ["store", "limiter"])
+@pytest.mark.parametrize("way", WAYS)
+def test_a_response_is_not_kept_for_a_setting_that_was_replaced_before_the_model_was_asked(
+    way: str, place: str
+) -> None:
+    inner, store = Scripted(), WarmingStore()
+    inner.script = [lambda _: f"{inner.temperature}"]
+    llm = cached(inner, store=store)
+    limiter = Warming()
+    if place == "limiter":
+        llm.rate_limiter = limiter
+    (limiter if place == "limiter" else store).meanwhile = lambda: setattr(inner, "temperature", 1.0)
+    assert text(WAYS[way](llm)) == "1.0"
+    assert (llm.stats()["refused"], llm.stats()["stored"]) == (1, 0)
+    inner.temperature = 0.0
+    assert [text(WAYS[way](llm)) for _ in range(2)] == ["0.0"] * 2
+    assert (inner.asked, llm.stats()["stored"]) == (2, 1)
 
 
 def test_how_prompts_are_made_is_set_on_the_cache_for_its_model_and_for_nobody_elses() -> None:

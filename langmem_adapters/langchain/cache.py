@@ -278,8 +278,9 @@ class ExperienceCache(Shared, CachedModel, BaseCache):
         except SerializationError as error:
             self._warn("requests without a key bypass the cache", error)
             return Request(prompt, llm_string, "")
-        state = () if snapshot is None else (snapshot.replacements, snapshot.has_changed_within)
-        return Request(prompt, full_llm_string, request_key(prompt, full_llm_string), id(llm_string), *state)
+        key = request_key(prompt, full_llm_string)
+        changes = 0 if snapshot is None else snapshot.changes
+        return Request(prompt, full_llm_string, key, id(llm_string), changes)
 
     def _look_up(self, tenant_cache: TenantCache, request: Request) -> Flow[list[Generation] | None]:
         return tenant_cache.answers.look_up(request)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Annotated, Any, cast
 
@@ -15,21 +16,21 @@ from langchain_core.runnables import Runnable, RunnableSerializable
 from pydantic import BaseModel, Field, PlainSerializer, PrivateAttr
 from typing_extensions import Self
 
-from langmem_adapters.annotations import signature_of
 from langmem_adapters.errors import ConfigurationError, SerializationError
+from langmem_adapters.experience.functions.rules import Invocation
 from langmem_adapters.experience.single_flight.asking import CachedModel, opened_again
 from langmem_adapters.experience.single_flight.request_keys import record_request_key
 from langmem_adapters.experience.single_flight.tenants import Tenants
 from langmem_adapters.flow import arun, step
 from langmem_adapters.langchain.cache import ExperienceCache
 from langmem_adapters.langchain.caching.answers import Answers, Request
+from langmem_adapters.langchain.caching.asking import call_options, is_current
 from langmem_adapters.langchain.caching.chunks import answer_chunks, as_cached
 from langmem_adapters.langchain.caching.classes import with_class_fields
 from langmem_adapters.langchain.caching.examples import with_examples
 from langmem_adapters.langchain.caching.model_description import refresh_description, tracked_call, with_omitted_parts
 from langmem_adapters.langchain.caching.rebinding import FieldsOfTheModel, fields_of, implements, replace_models
 from langmem_adapters.langchain.caching.request import check_self_contained, request_key, takes_a_while
-from langmem_adapters.sharing import independent_copy
 from langmem_adapters.stores import has_no_password, pickling_error
 
 
@@ -121,12 +122,12 @@ class CachedChatModel(CachedModel, BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        def ask(prepared: Request | None) -> ChatResult:
+        def ask(call: Invocation | None) -> ChatResult:
             if limiter := self.wrapped.rate_limiter:
                 limiter.acquire(blocking=True)
-            call = self.wrapped._generate  # noqa: SLF001 - what a chat model implements
-            with tracked_call(self.wrapped):
-                return call(with_examples(messages, prepared), stop=stop, **_options(call, run_manager, kwargs))
+            generate = self.wrapped._generate  # noqa: SLF001 - what a chat model implements
+            with self._asking(call, messages, stop, kwargs) as shown:
+                return generate(shown, stop=stop, **call_options(generate, run_manager, kwargs))
 
         return cast("ChatResult", self._answers.invoke(self._request(messages, stop, kwargs), ask, _chat_result))
 
@@ -137,12 +138,12 @@ class CachedChatModel(CachedModel, BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        async def ask(prepared: Request | None) -> ChatResult:
+        async def ask(call: Invocation | None) -> ChatResult:
             if limiter := self.wrapped.rate_limiter:
                 await limiter.aacquire(blocking=True)
-            call = self.wrapped._agenerate  # noqa: SLF001 - what a chat model implements
-            with tracked_call(self.wrapped):
-                return await call(with_examples(messages, prepared), stop=stop, **_options(call, run_manager, kwargs))
+            agenerate = self.wrapped._agenerate  # noqa: SLF001 - what a chat model implements
+            with self._asking(call, messages, stop, kwargs) as shown:
+                return await agenerate(shown, stop=stop, **call_options(agenerate, run_manager, kwargs))
 
         request = await self._arequest(messages, stop, kwargs)
         return cast("ChatResult", await self._answers.ainvoke(request, ask, _chat_result))
@@ -159,12 +160,12 @@ class CachedChatModel(CachedModel, BaseChatModel):
             yield from answer_chunks(as_cached(result, self.output_version)[0])
             return
 
-        def ask(prepared: Request | None) -> Iterator[ChatGenerationChunk]:
+        def ask(call: Invocation | None) -> Iterator[ChatGenerationChunk]:
             if limiter := self.wrapped.rate_limiter:
                 limiter.acquire(blocking=True)
-            call = self.wrapped._stream  # noqa: SLF001 - what a chat model implements
-            with tracked_call(self.wrapped):
-                yield from call(with_examples(messages, prepared), stop=stop, **_options(call, run_manager, kwargs))
+            stream = self.wrapped._stream  # noqa: SLF001 - what a chat model implements
+            with self._asking(call, messages, stop, kwargs) as shown:
+                yield from stream(shown, stop=stop, **call_options(stream, run_manager, kwargs))
 
         request = None if self._wants_several_answers(kwargs) else self._request(messages, stop, kwargs)
         yield from self._answers.stream(request, ask)
@@ -182,14 +183,12 @@ class CachedChatModel(CachedModel, BaseChatModel):
                 yield chunk
             return
 
-        async def ask(prepared: Request | None) -> AsyncIterator[ChatGenerationChunk]:
+        async def ask(call: Invocation | None) -> AsyncIterator[ChatGenerationChunk]:
             if limiter := self.wrapped.rate_limiter:
                 await limiter.aacquire(blocking=True)
-            call = self.wrapped._astream  # noqa: SLF001 - what a chat model implements
-            with tracked_call(self.wrapped):
-                async for chunk in call(
-                    with_examples(messages, prepared), stop=stop, **_options(call, run_manager, kwargs)
-                ):
+            astream = self.wrapped._astream  # noqa: SLF001 - what a chat model implements
+            with self._asking(call, messages, stop, kwargs) as shown:
+                async for chunk in astream(shown, stop=stop, **call_options(astream, run_manager, kwargs)):
                     yield chunk
 
         request = None if self._wants_several_answers(kwargs) else await self._arequest(messages, stop, kwargs)
@@ -211,7 +210,7 @@ class CachedChatModel(CachedModel, BaseChatModel):
     ) -> Request | None:
         prompt = dumps(list(messages))
         try:
-            llm_string = with_class_fields(self._get_llm_string(stop=stop, **kwargs), kwargs)
+            llm_string = self._get_llm_string(stop=stop, **kwargs)
             check_self_contained(prompt, llm_string)
         except SerializationError as error:
             self._tenants.default.count_unkeyed(error)  # a worker thread may not be able to tell whose tenant it is
@@ -219,6 +218,17 @@ class CachedChatModel(CachedModel, BaseChatModel):
         key = request_key(prompt, llm_string)
         record_request_key(key)
         return Request(prompt, llm_string, key)
+
+    @contextmanager
+    def _asking(
+        self, call: Invocation | None, messages: list[BaseMessage], stop: list[str] | None, kwargs: Mapping[str, Any]
+    ) -> Iterator[list[BaseMessage]]:
+        """While the model is asked; gives what it is shown. Not kept is what is asked otherwise than its key says."""
+        request = None if call is None else Request(*call.args)  # a plain tuple
+        if call and request and not is_current(request, lambda: self._get_llm_string(stop=stop, **kwargs)):
+            self._answers.refuse(call)
+        with tracked_call(self.wrapped):
+            yield with_examples(messages, request)
 
     def _wants_several_answers(self, kwargs: Mapping[str, Any]) -> bool:
         """Whether several answers are asked for: a stream has only one, so it cannot stand for all of them."""
@@ -280,7 +290,7 @@ class CachedChatModel(CachedModel, BaseChatModel):
     def _get_llm_string(self, stop: list[str] | None = None, **kwargs: Any) -> str:
         model = refresh_description(self.wrapped)
         llm_string = model._get_llm_string(stop=stop, **kwargs)  # noqa: SLF001 - so that it has the model's entries
-        return with_omitted_parts(model, llm_string, kwargs)
+        return with_class_fields(with_omitted_parts(model, llm_string, kwargs), kwargs)
 
     def _get_invocation_params(self, stop: list[str] | None = None, **kwargs: Any) -> dict[str, Any]:
         return self.wrapped._get_invocation_params(stop=stop, **kwargs)  # noqa: SLF001 - so that traces show them
@@ -337,13 +347,3 @@ class CachedChatModel(CachedModel, BaseChatModel):
 
 def _chat_result(generations: list[ChatGeneration]) -> ChatResult:
     return ChatResult(generations=generations)
-
-
-def _options(call: Any, run_manager: Any, kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """Copies of the parameters, which the model may change, and the run manager, if the call takes one.
-
-    ``ChatGoogleGenerativeAI`` empties the schema of a bound tool without arguments: that would be another request.
-    """
-    parameters = signature_of(call).parameters
-    takes_run_manager = "run_manager" in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
-    return {**independent_copy(kwargs), **({"run_manager": run_manager} if takes_run_manager else {})}

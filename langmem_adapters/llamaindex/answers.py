@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, TypeVar
 
 from langmem_adapters.concurrency.counts import Counts
 from langmem_adapters.experience import ExperiencePool
@@ -12,6 +12,7 @@ from langmem_adapters.experience.functions.calls import Calls
 from langmem_adapters.experience.functions.rules import Invocation, Rules
 from langmem_adapters.experience.model_answers import answer_text
 from langmem_adapters.experience.single_flight.asking import SingleFlightAnswers, StoredAnswers
+from langmem_adapters.llamaindex.request import KeyedRequest
 from langmem_adapters.llamaindex.responses import (
     Recording,
     Response,
@@ -24,13 +25,7 @@ from langmem_adapters.llamaindex.responses import (
 from langmem_adapters.model import Experience, Metric
 from langmem_adapters.providers.usage import usage_of
 
-
-class KeyedRequest(NamedTuple):
-    """A request's key, the user's question for scorers and judges, and how many tokens the answer may have."""
-
-    key: str
-    question: str
-    limit: Any = None
+A = TypeVar("A")
 
 
 class Answers(SingleFlightAnswers):
@@ -72,6 +67,16 @@ class Answers(SingleFlightAnswers):
             new_id=new_id,
         )
 
+    def asking(self, ask: Callable[..., A], *args: Any, **kwargs: Any) -> Callable[[Invocation | None], A]:
+        """A function that asks the model. Somebody may have changed its settings while the call waited for others."""
+
+        def ask_model(call: Invocation | None) -> A:
+            if call is not None and not KeyedRequest(*call.args).is_current():
+                self.refuse(call)
+            return ask(*args, **kwargs)
+
+        return ask_model
+
     def _mark_served(self, key: str, answer: Any) -> Any:
         kwargs = answer.additional_kwargs
         kwargs["cache_key"] = key
@@ -84,9 +89,14 @@ class Answers(SingleFlightAnswers):
 
 
 class _ResponseCalls(Calls):
-    """Refuses responses that took all tokens they were allowed, as they were cut off, if ``should_store`` is ours."""
+    """Refuses responses that took all tokens they were allowed, as they were cut off, if ``should_store`` is ours.
+
+    And those of a model with a rate limiter whose settings were changed: it may have been before it was asked.
+    """
 
     def _is_kept(self, call: Invocation, result: Any) -> bool:
+        if call.key_arguments["has_limiter"] and not call.key_arguments["is_current"]():
+            return False
         if self._rules.should_store is worth_storing and reached_limit(result, call.key_arguments["limit"]):
             return False
         return super()._is_kept(call, result)

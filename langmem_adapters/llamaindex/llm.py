@@ -34,9 +34,9 @@ from langmem_adapters.experience.single_flight.asking import CachedModel, opened
 from langmem_adapters.experience.single_flight.request_keys import record_request_key
 from langmem_adapters.experience.single_flight.tenants import Tenant, Tenants
 from langmem_adapters.flow import arun, step
-from langmem_adapters.llamaindex.answers import Answers, KeyedRequest
+from langmem_adapters.llamaindex.answers import Answers
 from langmem_adapters.llamaindex.convert import checked_chats
-from langmem_adapters.llamaindex.request import chat_key, completion_key, last_user_text, model_key, takes_a_while
+from langmem_adapters.llamaindex.request import KeyedRequest, chat_request, completion_request, model_key, takes_a_while
 from langmem_adapters.llamaindex.responses import Response, worth_storing
 from langmem_adapters.llamaindex.wrapped_model import SHARED_FIELDS, FunctionCalls, StructuredPrediction
 from langmem_adapters.protocols import Store
@@ -45,7 +45,6 @@ from langmem_adapters.warn_once import WarnOnce
 
 Call = Callable[..., Any]
 _ModelCall = tuple[KeyedRequest | None, Call, Call]
-
 _CALL_FIELDS = ("callback_manager", "rate_limiter")  # these are set on the model itself, also for its other users
 
 
@@ -263,39 +262,40 @@ class CachedLLM(CachedModel, StructuredPrediction, LLM):
     def _chat_call(self, ask: Call, messages: Sequence[ChatMessage], kwargs: dict[str, Any]) -> _ModelCall:
         """The request of a chat, a function that asks the model, and one that gives a stored answer."""
         chats = checked_chats(messages)  # once, as an iterator gives them only once
-        request = self._keyed_request(partial(chat_key, self._wrapped, chats, kwargs), last_user_text(chats), kwargs)
-        return request, lambda _: ask(chats, **kwargs), _reporting(llm_chat_callback, False, self, chats, **kwargs)
+        request = self._keyed_request(chat_request, self._wrapped, chats, kwargs)
+        serve = _reporting(llm_chat_callback, False, self, chats, **kwargs)
+        return request, self._answers.asking(ask, chats, **kwargs), serve
 
     async def _achat_call(self, ask: Call, messages: Sequence[ChatMessage], kwargs: dict[str, Any]) -> _ModelCall:
         """:meth:`_chat_call`; if it takes a while to read the messages, they are read on a worker thread."""
         chats = checked_chats(messages)
-        arguments = partial(chat_key, self._wrapped, chats, kwargs), last_user_text(chats), kwargs
         if takes_a_while(chats) and self._tenants.current() is not None:
-            request = await arun(step(self._read_request, *arguments))
+            request = await arun(step(self._read_request, chat_request, self._wrapped, chats, kwargs))
         else:
-            request = self._keyed_request(*arguments)
-        return request, lambda _: ask(chats, **kwargs), _reporting(llm_chat_callback, True, self, chats, **kwargs)
+            request = self._keyed_request(chat_request, self._wrapped, chats, kwargs)
+        serve = _reporting(llm_chat_callback, True, self, chats, **kwargs)
+        return request, self._answers.asking(ask, chats, **kwargs), serve
 
     def _completion_call(
         self, ask: Call, prompt: str, formatted: bool, kwargs: dict[str, Any], is_async: bool = False
     ) -> _ModelCall:
         """:meth:`_chat_call` for a completion."""
-        request = self._keyed_request(lambda: completion_key(self._wrapped, prompt, formatted, kwargs), prompt, kwargs)
+        request = self._keyed_request(completion_request, self._wrapped, prompt, formatted, kwargs)
         arguments = (prompt, formatted) if formatted else (prompt,)  # OpenAIMultiModal takes its pictures in this place
         serve = _reporting(llm_completion_callback, is_async, self, *arguments, **kwargs)
-        return request, lambda _: ask(*arguments, **kwargs), serve
+        return request, self._answers.asking(ask, *arguments, **kwargs), serve
 
-    def _keyed_request(self, make_key: Callable[[], str], question: str, kwargs: dict[str, Any]) -> KeyedRequest | None:
-        return None if self._tenants.current_for_call() is None else self._read_request(make_key, question, kwargs)
+    def _keyed_request(self, *request: Any) -> KeyedRequest | None:
+        return None if self._tenants.current_for_call() is None else self._read_request(*request)
 
-    def _read_request(self, make_key: Callable[[], str], question: str, kwargs: dict[str, Any]) -> KeyedRequest | None:
+    def _read_request(self, make: Callable[..., KeyedRequest], *request: Any) -> KeyedRequest | None:
         try:
-            key = make_key()
+            keyed = make(*request)
         except SerializationError as error:
             self._tenants.default.count_unkeyed(error)  # a worker thread may not be able to tell whose tenant it is
             return None
-        record_request_key(key)
-        return KeyedRequest(key, question, kwargs.get("max_tokens", getattr(self._wrapped, "max_tokens", None)))
+        record_request_key(keyed.key)
+        return keyed
 
     # --- what others want to know of the model
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from llama_index.core.base.llms.types import (
     CachePoint,
@@ -63,8 +63,46 @@ _MANY_MESSAGES = 100  # whose key takes some 5 ms, and a hop to a worker thread 
 _SMALL_BLOCKS = (TextBlock, ThinkingBlock, ToolCallBlock, CachePoint)
 
 
-def chat_key(llm: LLM, messages: Sequence[ChatMessage], kwargs: Mapping[str, Any]) -> str:
-    """The key of a chat: 32 hexadecimal digits, from which nothing can be read back.
+class KeyedRequest(NamedTuple):
+    """A request's key, the user's question for scorers and judges, and how many tokens the answer may have.
+
+    ``is_current`` says whether the model's settings are still those of the key; ``has_limiter``, whether the model may
+    let a call wait.
+    """
+
+    key: str
+    question: str
+    limit: Any
+    is_current: Callable[[], bool]
+    has_limiter: bool
+
+
+def chat_request(llm: LLM, messages: Sequence[ChatMessage], kwargs: Mapping[str, Any]) -> KeyedRequest:
+    """The request of a chat; see :func:`chat_key`."""
+    model = _model_data(llm)
+    return _keyed_request(llm, model, chat_key(llm, messages, kwargs, model), _last_user_text(messages), kwargs)
+
+
+def completion_request(llm: LLM, prompt: str, formatted: bool, kwargs: Mapping[str, Any]) -> KeyedRequest:
+    """The request of a completion; see :func:`chat_key`."""
+    _check_complete(llm, kwargs)
+    model = _model_data(llm)
+    key = fingerprint("llama-index completion", model, prompt, formatted, _parameter_values(kwargs))
+    return _keyed_request(llm, model, key, prompt, kwargs)
+
+
+def _keyed_request(llm: LLM, model: Any, key: str, question: str, kwargs: Mapping[str, Any]) -> KeyedRequest:
+    def is_current() -> bool:
+        with suppress(SerializationError):
+            return bool(_model_data(llm) == model)
+        return False
+
+    limit = kwargs.get("max_tokens", getattr(llm, "max_tokens", None))
+    return KeyedRequest(key, question, limit, is_current, llm.rate_limiter is not None)
+
+
+def chat_key(llm: LLM, messages: Sequence[ChatMessage], kwargs: Mapping[str, Any], model: Any = None) -> str:
+    """The key of a chat with a model, of which ``model`` is the data: 32 hexadecimal digits, which tell nothing.
 
     Ids of tool calls and of thoughts, the order in which the tools of one message ended, the tokens of earlier answers,
     API keys, timeouts and retries do not change it. Everything else does: the model and its parameters, messages with
@@ -77,7 +115,7 @@ def chat_key(llm: LLM, messages: Sequence[ChatMessage], kwargs: Mapping[str, Any
     contents = (content for message in messages for content in (message.blocks, message.additional_kwargs) if content)
     file_hashes = [_file_hash(path) for content in contents for path in _file_paths(content)]
     files = (file_hashes,) if file_hashes else ()
-    return fingerprint("llama-index chat", _model_data(llm), data, _parameter_values(kwargs), *files)
+    return fingerprint("llama-index chat", model or _model_data(llm), data, _parameter_values(kwargs), *files)
 
 
 def takes_a_while(messages: Sequence[ChatMessage]) -> bool:
@@ -106,12 +144,6 @@ def _without_usage(message: ChatMessage) -> ChatMessage:
     return message.model_copy(update={"additional_kwargs": kwargs})
 
 
-def completion_key(llm: LLM, prompt: str, formatted: bool, kwargs: Mapping[str, Any]) -> str:
-    """The key of a completion; see :func:`chat_key`."""
-    _check_complete(llm, kwargs)
-    return fingerprint("llama-index completion", _model_data(llm), prompt, formatted, _parameter_values(kwargs))
-
-
 def model_key(llm: LLM) -> str:
     """The key of a model and its parameters; see :func:`chat_key`."""
     return fingerprint("llama-index model", _model_data(llm))
@@ -127,7 +159,7 @@ def _check_complete(llm: LLM, kwargs: Mapping[str, Any]) -> None:
         raise SerializationError("the model's provider keeps the conversation, so its messages do not say all of it")
 
 
-def last_user_text(messages: Sequence[ChatMessage]) -> str:
+def _last_user_text(messages: Sequence[ChatMessage]) -> str:
     """What the user said last."""
     texts = (message.content or "" for message in reversed(messages) if message.role == MessageRole.USER)
     return next(texts, "")

@@ -14,7 +14,6 @@ from typing import Any, Protocol, TypeVar, cast
 from langmem_adapters import views
 from langmem_adapters.concurrency.counts import Counts
 from langmem_adapters.errors import LangmemError, SerializationError
-from langmem_adapters.experience.functions.arguments import Arguments
 from langmem_adapters.experience.functions.calls import Calls
 from langmem_adapters.experience.functions.rules import Invocation, Rules
 from langmem_adapters.experience.policies import age_of
@@ -22,6 +21,7 @@ from langmem_adapters.experience.pool import ExperiencePool
 from langmem_adapters.experience.responses import Responses
 from langmem_adapters.experience.serializers import DataSerializer
 from langmem_adapters.experience.single_flight.flights import Flight
+from langmem_adapters.experience.single_flight.request_arguments import CALL_NAME, RequestArguments
 from langmem_adapters.experience.single_flight.tenants import Tenants
 from langmem_adapters.experience.switches import bypass, refresh
 from langmem_adapters.flow import Flow, arun, run
@@ -31,39 +31,9 @@ from langmem_adapters.sharing import Shared
 A = TypeVar("A")
 M = TypeVar("M", bound="CachedModel")
 
-_CALL_NAME = "the model call"  # its name in the log
 _COUNT_NAMES = ("shared", "rejected", "refused", "errors", "unkeyed", "bypassed", "saved_tokens")
 _MAX_PIECES_AT_ONCE = 100  # that an event loop is given before anything else may run on it
 _open_streams: ContextVar[tuple[Flight, ...]] = ContextVar("langmem_reading", default=())
-
-
-class _RequestArguments(Arguments):
-    """Treats a request, a named tuple that has its own key, as the arguments of a function."""
-
-    def __init__(self, request: type[tuple[Any, ...]]) -> None:
-        super().__init__(request, trusted=True)
-        self.name = _CALL_NAME
-
-    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> inspect.BoundArguments:  # noqa: ARG002 - none
-        """The arguments by name. ``Signature.bind`` would take a third of the time of a hit."""
-        arguments = dict(zip(self._key_names, args, strict=True))
-        return inspect.BoundArguments(self.signature, arguments)
-
-    def key_arguments(self, bound: inspect.BoundArguments) -> dict[str, Any]:
-        """All arguments."""
-        return bound.arguments
-
-    def key(self, arguments: Mapping[str, Any], owner: str = "") -> str:  # noqa: ARG002 - of no method
-        """The key of the request."""
-        return str(arguments["key"])
-
-    def function_fingerprint(self, owner: str = "") -> str:  # noqa: ARG002 - same
-        """Empty: all requests may be compared with each other."""
-        return ""
-
-    def request(self, arguments: Mapping[str, Any]) -> Any:
-        """The question of the request."""
-        return arguments["question"]
 
 
 class StoredAnswers(Responses):
@@ -118,10 +88,10 @@ class SingleFlightAnswers(Shared):
         counts: Counts,
         **options: Any,
     ) -> None:
-        rules.check(_CALL_NAME, is_async=True)
+        rules.check(CALL_NAME, is_async=True)
         self.pool = pool
         self._counts = counts
-        arguments = _RequestArguments(request)
+        arguments = RequestArguments(request)
         self._calls = calls(
             lambda: pool, rules=rules, arguments=arguments, responses=responses, counts=self._counts, **options
         )
@@ -132,7 +102,8 @@ class SingleFlightAnswers(Shared):
 
         Args:
             request: A named tuple with its ``key``; None, if it has no key: then the model is always asked.
-            ask: Asks the model. Its argument is the request, into which similar experiences may have been put.
+            ask: Asks the model. It is given the call; its ``args`` are the request, into which similar experiences may
+                have been put. Without a key, it is given None.
             convert: Converts a kept answer.
         """
         if request is None:
@@ -144,7 +115,7 @@ class SingleFlightAnswers(Shared):
             if call.served:
                 return convert(self._mark_served(call.key, call.value))
             with self._calls.led(call):
-                answer = ask(call.args)
+                answer = ask(call)
                 storable = self._storable(answer)
             run(self._calls.finish(call, storable))
         self._calls.score_later(call)
@@ -159,7 +130,7 @@ class SingleFlightAnswers(Shared):
         if call.served:
             return cast("A", await _await_if_needed(convert(self._mark_served(call.key, call.value))))
         with self._calls.held(call), self._calls.led(call):
-            answer = await ask(call.args)
+            answer = await ask(call)
             storable = self._storable(answer)
         await self._calls.afinish(call, storable)
         self._calls.score_later(call, on_loop=True)
@@ -177,7 +148,7 @@ class SingleFlightAnswers(Shared):
                 run(self._calls.begin(call))
             if call.served:
                 return cast("Iterator[A]", convert(self._pieces(self._mark_served(call.key, call.value))))
-            stream = ask(call.args)
+            stream = ask(call)
             self._note_reader(call, threading.current_thread(), is_started=False)
             return self._record(call, stream)
 
@@ -212,7 +183,7 @@ class SingleFlightAnswers(Shared):
             pieces = _to_async(self._pieces(self._mark_served(call.key, call.value)))
             return cast("AsyncIterator[Any]", await _await_if_needed(convert(pieces)))
         with self._calls.held(call):
-            stream = await _await_if_needed(ask(call.args))
+            stream = await _await_if_needed(ask(call))
             self._note_reader(call, None, is_started=False)
             return self._arecord(call, stream)
 
@@ -265,6 +236,11 @@ class SingleFlightAnswers(Shared):
                 yield from self.pool._delete(None, key, None)  # noqa: SLF001 - a part of this flow
         except LangmemError as error:
             self._calls._degrade(error)  # noqa: SLF001 - by the rules of its calls
+
+    def refuse(self, call: Invocation) -> None:
+        """Do not keep the answer of a call, nor pass it to those who wait: it was asked otherwise than its key says."""
+        self._counts.add("refused", call.keeps)
+        call.keeps = False
 
     def count_unkeyed(self, error: SerializationError) -> None:
         """Count a request that can have no key, and log a warning."""

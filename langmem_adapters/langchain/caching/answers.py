@@ -43,16 +43,14 @@ class Request(NamedTuple):
     """A request as LangChain shows it to a cache, and its key.
 
     ``call`` tells apart calls that ask the same at the same time: LangChain gives a cache the very same string object
-    about the model at lookup and at update, and in another call another object, which may be equal. By then, what the
-    model holds may have changed within, as a stand-in's own messages get their ids; no setting may have been replaced.
+    about the model at lookup and at update, and in another call another object, which may be equal.
     """
 
     prompt: str
     llm_string: str
     key: str
     call: int = 0
-    replacements: int = 0  # of settings of the model, until then
-    has_changed_within: bool = False
+    changes: int = 0  # of the model's settings, until then
     examples: Sequence[Experience] = ()  # of similar requests, if examples are wanted
 
 
@@ -60,7 +58,7 @@ class _Pending(NamedTuple):
     """A request in flight, when its latest call began, and how many calls it has."""
 
     key: str
-    replacements: int
+    changes: int
     start_mark: StartMark | None
     started: float
     calls: int
@@ -143,13 +141,13 @@ class Answers(SingleFlightAnswers):
             return answer
         if call.keeps:
             for name in ((hash(request.prompt), request.call), (request.key, 0)):
-                self._note_pending(name, request.replacements, call)
+                self._note_pending(name, request.changes, call)
         return None
 
-    def _note_pending(self, name: tuple[str | int, int], replacements: int, call: Invocation) -> None:
+    def _note_pending(self, name: tuple[str | int, int], changes: int, call: Invocation) -> None:
         """Note a request in flight, as the newest; beyond the bound, the oldest is forgotten: its call has failed."""
         calls = self._pending.pop(name, _NOT_PENDING).calls + 1
-        pending = _Pending(call.key, replacements, call.start_mark, call.started, calls)
+        pending = _Pending(call.key, changes, call.start_mark, call.started, calls)
         while len(self._pending) >= _MAX_PENDING:
             with suppress(KeyError, RuntimeError):  # another thread forgets it, too
                 del self._pending[next(iter(self._pending))]
@@ -165,14 +163,13 @@ class Answers(SingleFlightAnswers):
     def keep(self, request: Request, answer: Sequence[Generation]) -> Flow[Invocation | None]:
         """Keep the model's answer. Pass the result to :meth:`score`; None, if the request has no key.
 
-        Nor is it kept if the key is another by now, as the model's owner has changed it while it was asked.
+        Nor is it kept if a setting of the model was changed since the lookup, even if it was set back.
         """
         if not request.key:
             return None
         own = self._take_pending((hash(request.prompt), request.call))
         latest = self._take_pending((own.key or request.key, 0))
-        has_changed_within = request.has_changed_within and own.replacements == request.replacements
-        if own.calls and own.key != request.key and not has_changed_within:
+        if own.calls and (own.key, own.changes) != (request.key, request.changes):
             self._counts.add("refused")
             return None
         # The latest call with this key counts if update gets another string object than lookup.

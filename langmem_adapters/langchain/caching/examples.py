@@ -19,9 +19,9 @@ _HEADER = (
 _FOOTER = "</examples>"
 
 
-def with_examples(messages: list[BaseMessage], prepared: Request | None) -> list[BaseMessage]:
+def with_examples(messages: list[BaseMessage], request: Request | None) -> list[BaseMessage]:
     """New messages with a request's examples in the system message; the given ones, if it has none."""
-    examples = () if prepared is None else Request(*prepared).examples  # a plain tuple
+    examples = () if request is None else request.examples
     pairs = [(_example_text(example.req), _example_text(_final_messages(example.resp))) for example in examples]
     sections = [f"<request>{req}</request>\n<answer>{answer}</answer>" for req, answer in pairs if req and answer]
     if not sections:
