@@ -750,6 +750,8 @@ def test_an_answer_of_a_model_is_shown_as_what_it_said() -> None:
     assert plain.as_text(nested).startswith('{"role"')
     assert plain.as_text(nested["content"]) == "x"
     assert plain.as_text({"text": "x", "city": "Rome"}) == '{"text": "x", "city": "Rome"}'
+    assert plain.as_text({"content": "x", "city": "Rome"}) == '{"content": "x", "city": "Rome"}'
+    assert plain.as_text({"role": "admin", "city": "Rome"}) == '{"role": "admin", "city": "Rome"}'
     assert plain.as_text([1, "a"]) == '[1, "a"]'
     assert plain.as_text({1, 2}) in {'"{1, 2}"', "[1, 2]"}
     assert plain.as_text({(1, 2): "x"}) == "(dict)"
@@ -757,6 +759,14 @@ def test_an_answer_of_a_model_is_shown_as_what_it_said() -> None:
     for _ in range(2_000):
         deep = [deep]
     assert plain.as_text(deep)
+    endless: list[Any] = []
+    endless.append(endless)
+    assert plain.as_text(endless) == "(list)"
+
+
+def test_what_follows_a_long_secret_is_not_left_out_in_silence() -> None:
+    text = f"-----BEGIN PRIVATE KEY-----{'x' * 9_000}-----END PRIVATE KEY----- and the rest"
+    assert plain.shorten(text, 100) == ("***", len(text) - 3)
 
 
 def test_a_verdict_says_why_it_refused() -> None:
