@@ -443,9 +443,18 @@ def test_a_thought_without_extras_is_one(extras: Any) -> None:
 def test_what_cannot_be_read_is_named_by_its_kind(caplog: pytest.LogCaptureFixture) -> None:
     audio = {"type": "non_standard", "value": {"block_type": "audio", "audio": 7}}
     hologram = {"type": "hologram", "value": {"block_type": "text", "text": "hey"}}
-    assert from_message(Message(id="m", role="user", content=["hi", audio, hologram])).content == "hi"
+    odd = {"type": "non_standard", "value": {"text": "hello"}}
+    assert from_message(Message(id="m", role="user", content=["hi", audio, hologram, odd])).content == "hi"
     named = [record.getMessage().partition(" field ")[2] for record in caplog.records]
-    assert [name.split(" cannot")[0] for name in named] == ["'audio'", "'content of type hologram'"]
+    kinds = ["'audio'", "'content of type hologram'", "'content of type non_standard'"]
+    assert [name.split(" cannot")[0] for name in named] == kinds
+
+
+def test_a_message_is_read_without_a_change_to_it() -> None:
+    message = to_message(ChatMessage("hi", additional_kwargs={"mood": "good", "name": "ada"}))
+    before = message.model_copy(deep=True)
+    assert from_message(message).additional_kwargs == {"mood": "good", "name": "ada"}
+    assert message == before
 
 
 def test_what_holds_itself_is_refused_as_what_cannot_be_stored() -> None:
