@@ -715,6 +715,11 @@ def test_words_that_match_are_those_of_the_search(query: str, text: str, words: 
     assert [text[start:end] for start, end in analysis.matching(query, text)] == words
 
 
+def test_a_memory_that_does_not_say_where_it_was_said_is_shown() -> None:
+    bare = Recalled(Memory(id="1", message=Message(role="user", content="My bike.")), 0.5, {})
+    assert "My bike." in read(views.Listing([bare], views.memories)).text
+
+
 def test_an_experience_shows_request_answer_and_what_it_cost() -> None:
     pool = ExperiencePool(open_store("memory:"), tag="capitals", index=open_index("memory:"), clock=lambda: NOON)
     metric = Metric(time_cost=1.25, model="small", input_tokens=900, output_tokens=120, money_cost=0.0125)
