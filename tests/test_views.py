@@ -740,6 +740,14 @@ def test_an_experience_shows_request_answer_and_what_it_cost() -> None:
     assert "kept as a hash only" not in read(Experience(req="", resp="x")).text
 
 
+def test_what_is_unknown_takes_no_room() -> None:
+    experience = Experience(req="x", resp="y", metric=Metric(score=Score(val=9, reason="")))
+    assert "judged" not in read(experience).text
+    made = views.memories([recalled("My bike.", session="")], query="bike")
+    assert '<span class="lm-dim"></span>' not in made
+    assert "My bike." in made
+
+
 def test_an_answer_of_a_model_is_shown_as_what_it_said() -> None:
     cache = ExperienceCache(url="memory:", tag="views of answers")
     FakeListChatModel(responses=["In the shed."], cache=cache).invoke("Where?")
