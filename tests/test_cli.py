@@ -153,6 +153,11 @@ def test_environment_names_the_store(url: str, ada: BrainMemory, monkeypatch: py
     assert "monday" in run("sessions", "--user", "ada").stdout
 
 
+def test_a_message_without_text_has_no_empty_line() -> None:
+    message = Message(role="assistant", content="", tool_calls=[ToolCall(id="1", name="look", args={})])
+    assert format_message(message).plain == "assistant\n→ look()"
+
+
 def test_show(url: str, ada: BrainMemory) -> None:
     ada.add_messages(
         [

@@ -211,6 +211,13 @@ def test_bytes_set_after_construction_are_kept_as_base64() -> None:
     assert back.resolve_image().read() == b"raw \xff"
 
 
+def test_a_type_taken_away_after_construction_is_not_guessed_again() -> None:
+    block = ImageBlock(image=PNG)
+    chat = ChatMessage(blocks=[block])
+    block.image_mimetype = None
+    assert again(chat).blocks == [block]
+
+
 def test_images_in_additional_arguments_are_blocks_already() -> None:
     document = ImageDocument(image=base64.b64encode(PNG).decode())
     chat = ChatMessage(role="user", content="see", additional_kwargs={"images": [document]})
@@ -266,6 +273,18 @@ def test_blocks_are_standard_content_blocks() -> None:
             "value": {"block_type": "cache", "cache_control": {"type": "ephemeral", "ttl": "5m"}},
         },
     ]
+
+
+def test_a_call_whose_arguments_cannot_be_read_is_langchains_invalid_one() -> None:
+    message = to_message(ChatMessage(blocks=[ToolCallBlock(tool_call_id="1", tool_name="look", tool_kwargs="{")]))
+    assert message.content == [{"type": "invalid_tool_call", "id": "1", "name": "look", "args": "{", "error": None}]
+
+
+def test_a_citable_block_without_files_is_read_from_its_content_alone() -> None:
+    block = CitableBlock(title="a", source="b", content=[TextBlock(text="c")])
+    message = to_message(ChatMessage(blocks=[block]))
+    assert message.host == {}
+    assert from_message(message).blocks == [block]
 
 
 def test_bytes_are_stored_once() -> None:
@@ -423,9 +442,19 @@ def test_a_thought_without_extras_is_one(extras: Any) -> None:
 
 def test_what_cannot_be_read_is_named_by_its_kind(caplog: pytest.LogCaptureFixture) -> None:
     audio = {"type": "non_standard", "value": {"block_type": "audio", "audio": 7}}
-    assert from_message(Message(id="m", role="user", content=["hi", audio, {"type": "hologram"}])).content == "hi"
+    hologram = {"type": "hologram", "value": {"block_type": "text", "text": "hey"}}
+    odd = {"type": "non_standard", "value": {"text": "hello"}}
+    assert from_message(Message(id="m", role="user", content=["hi", audio, hologram, odd])).content == "hi"
     named = [record.getMessage().partition(" field ")[2] for record in caplog.records]
-    assert [name.split(" cannot")[0] for name in named] == ["'audio'", "'content of type hologram'"]
+    kinds = ["'audio'", "'content of type hologram'", "'content of type non_standard'"]
+    assert [name.split(" cannot")[0] for name in named] == kinds
+
+
+def test_a_message_is_read_without_a_change_to_it() -> None:
+    message = to_message(ChatMessage("hi", additional_kwargs={"mood": "good", "name": "ada"}))
+    before = message.model_copy(deep=True)
+    assert from_message(message).additional_kwargs == {"mood": "good", "name": "ada"}
+    assert message == before
 
 
 def test_what_holds_itself_is_refused_as_what_cannot_be_stored() -> None:

@@ -176,6 +176,13 @@ def test_a_message_that_has_a_type_is_no_line_of_an_export(tmp_path: Path) -> No
     assert (message.role, message.text) == ("user", "hi")
 
 
+def test_parts_of_a_message_may_be_plain_texts(tmp_path: Path) -> None:
+    (message,) = only(
+        written(tmp_path / "talk.json", [{"role": "user", "content": ["Hi", {"type": "text", "text": "!"}]}])
+    )
+    assert message.content == ["Hi", {"type": "text", "text": "!"}]
+
+
 def test_a_conversation_may_be_without_messages(tmp_path: Path) -> None:
     assert only(written(tmp_path / "talk.json", {"messages": []})) == []
 
@@ -704,6 +711,7 @@ TYPED = {"role": "user", "content": [{"type": "input_text", "text": "Hi."}]}
         ([ASKED, {"role": "model", "parts": [{"text": "Hi."}]}], "item 2 .* blocks of another API"),
         ([ASKED, CALL], "item 2 .* it has no role"),
         ({"messages": [AIMessage("Hi.").model_dump()]}, "message 1 .* it has no role"),
+        ({"messages": [["user", "Hi."], ASKED]}, "message 1 .* it has no role"),
         ([CALL], "item 1 is neither an export, .* write each message as"),
         ([HumanMessage("Hi.").model_dump()], "item 1 is neither an export"),
         ({"object": "response", "output": [CALL]}, "is neither an export"),

@@ -665,6 +665,31 @@ async def test_what_waited_waits_on_if_the_codec_goes_away_while_it_is_stored() 
     assert block.stats()["waiting"] == 0
 
 
+async def test_a_codec_that_is_back_at_the_second_try_raises_no_error() -> None:
+    class Codec:
+        failures = 0
+
+        def encode(self, data: bytes) -> bytes:
+            if self.failures:
+                self.failures -= 1
+                raise TimeoutError
+            return data
+
+        def decode(self, data: bytes) -> bytes:
+            return data
+
+    codec = Codec()
+    kept = long_term(SealedStore(MemoryStore(), codec=codec))
+    block = LongTermMemoryBlock(kept)
+    codec.failures = 1
+    with pytest.raises(SerializationError):
+        await talk(block, "one")
+    codec.failures = 1
+    await talk(block, "two")
+    assert [found.message.text for found in kept.all()] == ["two", "one"]
+    assert (codec.failures, block.stats()["waiting"]) == (0, 0)
+
+
 async def test_each_session_that_could_not_be_stored_waits() -> None:
     store = Refusing()
     kept = long_term(store)

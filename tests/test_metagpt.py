@@ -461,6 +461,13 @@ def test_f2a_no_secret_is_kept_or_logged(tmp_path: Path, caplog: pytest.LogCaptu
         assert secret not in out + caplog.text + str(refusal.value) + repr(brain)
 
 
+def test_a_damaged_message_of_the_same_id_does_not_stop_an_import() -> None:
+    store = open_store("memory:")
+    store.append(("brain", "", "", "s"), [("1", b"{damaged")])
+    brain = BrainMemory.from_metagpt(dump(said("1", "Where is my bike?")), store, "s")
+    assert texts(brain) == ["Where is my bike?"]
+
+
 # --- out
 
 
@@ -578,3 +585,19 @@ def test_a_damaged_message_does_not_keep_the_others_here(caplog: pytest.LogCaptu
     store.append(brain._flows.namespace, [("x", b"damage")])
     assert [record["content"] for record in json.loads(to_metagpt(brain))["history"]] == ["One?"]
     assert "damaged" in caplog.text
+
+
+def test_what_is_known_is_all_that_goes_out_as_knowledge(caplog: pytest.LogCaptureFixture) -> None:
+    brain = BrainMemory(open_store("memory:"), "s")
+    brain.add_talk("hi")
+    brain.set_title("A title")
+    brain.add_knowledge(["Ada has a bike."])
+    assert [fact["content"] for fact in json.loads(to_metagpt(brain))["knowledge"]] == ["Ada has a bike."]
+    assert caplog.records == []
+
+
+def test_keys_that_json_does_not_know_go_out_as_they_are_stored() -> None:
+    brain = BrainMemory(open_store("memory:"), "s")
+    brain.add_messages([Message(role="user", content="hi", metadata={"scores": {1: "x"}})])
+    (message,) = json.loads(to_metagpt(brain))["history"]
+    assert message["metadata"] == {"scores": {"$type": "dict", "$value": [[1, "x"]]}}

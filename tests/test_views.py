@@ -715,6 +715,11 @@ def test_words_that_match_are_those_of_the_search(query: str, text: str, words: 
     assert [text[start:end] for start, end in analysis.matching(query, text)] == words
 
 
+def test_a_memory_that_does_not_say_where_it_was_said_is_shown() -> None:
+    bare = Recalled(Memory(id="1", message=Message(role="user", content="My bike.")), 0.5, {})
+    assert "My bike." in read(views.Listing([bare], views.memories)).text
+
+
 def test_an_experience_shows_request_answer_and_what_it_cost() -> None:
     pool = ExperiencePool(open_store("memory:"), tag="capitals", index=open_index("memory:"), clock=lambda: NOON)
     metric = Metric(time_cost=1.25, model="small", input_tokens=900, output_tokens=120, money_cost=0.0125)
@@ -735,6 +740,14 @@ def test_an_experience_shows_request_answer_and_what_it_cost() -> None:
     assert "kept as a hash only" not in read(Experience(req="", resp="x")).text
 
 
+def test_what_is_unknown_takes_no_room() -> None:
+    experience = Experience(req="x", resp="y", metric=Metric(score=Score(val=9, reason="")))
+    assert "judged" not in read(experience).text
+    made = views.memories([recalled("My bike.", session="")], query="bike")
+    assert '<span class="lm-dim"></span>' not in made
+    assert "My bike." in made
+
+
 def test_an_answer_of_a_model_is_shown_as_what_it_said() -> None:
     cache = ExperienceCache(url="memory:", tag="views of answers")
     FakeListChatModel(responses=["In the shed."], cache=cache).invoke("Where?")
@@ -750,6 +763,8 @@ def test_an_answer_of_a_model_is_shown_as_what_it_said() -> None:
     assert plain.as_text(nested).startswith('{"role"')
     assert plain.as_text(nested["content"]) == "x"
     assert plain.as_text({"text": "x", "city": "Rome"}) == '{"text": "x", "city": "Rome"}'
+    assert plain.as_text({"content": "x", "city": "Rome"}) == '{"content": "x", "city": "Rome"}'
+    assert plain.as_text({"role": "admin", "city": "Rome"}) == '{"role": "admin", "city": "Rome"}'
     assert plain.as_text([1, "a"]) == '[1, "a"]'
     assert plain.as_text({1, 2}) in {'"{1, 2}"', "[1, 2]"}
     assert plain.as_text({(1, 2): "x"}) == "(dict)"
@@ -757,6 +772,14 @@ def test_an_answer_of_a_model_is_shown_as_what_it_said() -> None:
     for _ in range(2_000):
         deep = [deep]
     assert plain.as_text(deep)
+    endless: list[Any] = []
+    endless.append(endless)
+    assert plain.as_text(endless) == "(list)"
+
+
+def test_what_follows_a_long_secret_is_not_left_out_in_silence() -> None:
+    text = f"-----BEGIN PRIVATE KEY-----{'x' * 9_000}-----END PRIVATE KEY----- and the rest"
+    assert plain.shorten(text, 100) == ("***", len(text) - 3)
 
 
 def test_a_verdict_says_why_it_refused() -> None:

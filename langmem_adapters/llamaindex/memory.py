@@ -189,7 +189,7 @@ class LongTermMemoryBlock(BaseMemoryBlock[str]):
         if session_id is None:
             await self._aput(messages)
         else:
-            await self._store_messages(messages, session_id)
+            await self._store_messages(checked_chats(messages), session_id)
 
     async def _aput(self, messages: list[ChatMessage]) -> None:
         by_session: dict[str, list[ChatMessage]] = {}
@@ -200,11 +200,10 @@ class LongTermMemoryBlock(BaseMemoryBlock[str]):
                 stack.push_async_callback(self._store_messages, chats, session)
 
     async def _store_messages(self, chats: Sequence[ChatMessage], session: str) -> None:
-        checked = checked_chats(chats)
         try:
-            messages = await arun(step(_all_storable_messages, checked))  # a picture takes a while
+            messages = await arun(step(_all_storable_messages, chats))  # a picture takes a while
         except asyncio.CancelledError:
-            self._enqueue(session, [*self._waiting.get(session, []), *_all_storable_messages(checked)])
+            self._enqueue(session, [*self._waiting.get(session, []), *_all_storable_messages(chats)])
             raise
         waiting = self._waiting.pop(session, [])
         unstored = [*waiting, *messages]

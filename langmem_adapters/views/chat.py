@@ -122,7 +122,7 @@ def _window_rule(older: int) -> Html:
 
 def _message(message: _Message, results: Mapping[int, _Message], *, is_outside: bool) -> Html:
     role = message.role if message.role in _ROLES else "other"
-    name = message.name if message.name and message.role != "tool" else ""
+    name = "" if message.role == "tool" else message.name
     remarks = [remark for remark in _REMARK_KEYS if message.metadata.get(remark)]
     _, _, time = format_time(message.created_at).partition(" ")
     details = (name, time, *remarks)
@@ -130,7 +130,7 @@ def _message(message: _Message, results: Mapping[int, _Message], *, is_outside: 
     heading = element("div", join_spaced(one_line(message.role, 24), *spans), class_="lm-who")
     parts = [element("div", clip(message.text, _MAX_CHARS), class_="lm-text", dir="auto")] if message.text else []
     parts += [element("div", f"[{kind}]", class_="lm-dim") for kind in other_blocks(message.content)]
-    calls = list(message.tool_calls)
+    calls = message.tool_calls
     parts += [_tool_call(call, results.get(index)) for index, call in enumerate(calls[:_MAX_CALLS])]
     if len(calls) > _MAX_CALLS:
         parts.append(note(f"… {len(calls) - _MAX_CALLS} more calls"))

@@ -92,7 +92,7 @@ def _message_text(value: Any, depth: int) -> str:
         return ""
     if isinstance(value.get("message"), dict):
         return _message_text(value["message"], depth - 1)
-    if "role" in value and ("content" in value or "tool_calls" in value):
+    if "role" in value:
         content_text = _message_text(value.get("content"), depth - 1)
         calls = value.get("tool_calls") or ()
         call_lines = [f"→ {call.get('name')}" for call in calls if isinstance(call, dict)]

@@ -15,19 +15,12 @@ _DARK_COLORS = (
     "color-scheme:dark;--bg:#16181d;--ink:#e4e7ec;--dim:#98a2b3;--line:#2e333d;--tint:#1e2129;--accent:#7aa7f7;"
     "--good:#5fc48d;--bad:#f2867e;--warm:#e0b252;--plum:#c49bf0;--mark:#5b4a12;--track:#2e333d"
 )
-_LIGHT_HOSTS = (
-    '[data-jp-theme-light="true"]',
-    '[data-vscode-theme-kind="vscode-light"]',
-    '[data-vscode-theme-kind="vscode-high-contrast-light"]',
-    'html[theme="light"]',
-    '[data-md-color-scheme="default"]',
-)
-_DARK_HOSTS = (
-    '[data-jp-theme-light="false"]',
-    '[data-vscode-theme-kind="vscode-dark"]',
-    '[data-vscode-theme-kind="vscode-high-contrast"]',
-    'html[theme="dark"]',
-    '[data-md-color-scheme="slate"]',
+_HOSTS = (  # of each, where it is light, and where it is dark
+    ('[data-jp-theme-light="true"]', '[data-jp-theme-light="false"]'),
+    ('[data-vscode-theme-kind="vscode-light"]', '[data-vscode-theme-kind="vscode-dark"]'),
+    ('[data-vscode-theme-kind="vscode-high-contrast-light"]', '[data-vscode-theme-kind="vscode-high-contrast"]'),
+    ('html[theme="light"]', 'html[theme="dark"]'),
+    ('[data-md-color-scheme="default"]', '[data-md-color-scheme="slate"]'),
 )
 
 _RULES = """
@@ -98,8 +91,7 @@ V .lm-who .lm-dim{display:inline;margin-left:8px}}
 
 
 def _style_sheet() -> str:
-    light = ",".join(f"{host} .langmem-view" for host in _LIGHT_HOSTS)
-    dark = ",".join(f"{host} .langmem-view" for host in _DARK_HOSTS)
+    light, dark = (",".join(f"{host} .langmem-view" for host in hosts) for hosts in zip(*_HOSTS, strict=True))
     themes = (
         f".langmem-view{{{_LIGHT_COLORS}}}"
         f"@media(prefers-color-scheme:dark){{.langmem-view{{{_DARK_COLORS}}}}}"
