@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from typing import TypeAlias, cast
+from typing import TypeAlias
 
 from langmem_adapters.erasure_counts import count_entries
 from langmem_adapters.errors import ConfigurationError, LangmemError, SearchError, StoreError, StoreUnavailable
@@ -270,9 +270,10 @@ class _Erasure:
     def _list_stored(self) -> Iterator[Namespace]:
         """What the store holds of the user: Redis, which looks through all its keys, is asked once for all places."""
         list_naming = getattr(self.store, "namespaces_naming", None)
-        if list_naming is not None and all(self.user in prefix for prefix in self.prefixes):
-            return cast("Iterator[Namespace]", list_naming(self.user))
-        return chain.from_iterable(map(self.store.namespaces, (*self.roots[: len(_KINDS)], self._root)))
+        if list_naming is None:
+            return chain.from_iterable(map(self.store.namespaces, (*self.roots[: len(_KINDS)], self._root)))
+        is_complete = all(self.user in prefix for prefix in self.prefixes)
+        return chain(list_naming(self.user), () if is_complete else self.store.namespaces(self._root))
 
     def _clear_namespace(self, namespace: Namespace, listed: _Listed, errors: list[LangmemError]) -> Flow[None]:
         """Delete a namespace: from the store last, so that it is found again if an index fails.

@@ -93,6 +93,22 @@ def test_where_no_thread_can_be_started_the_caller_is_told_or_those_that_are_the
         assert submit(lambda: 3).result(120) == 3
 
 
+@pytest.mark.timeout(60)
+def test_memory_that_runs_out_as_a_thread_starts_leaves_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run_out(_: threading.Thread) -> None:
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", run_out)
+        with pytest.raises(MemoryError):
+            background.start_thread(threading.Thread(target=int))
+    own = background.DaemonThreads(1, "langmem-background")
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", run_out)
+        assert own.submit(lambda: "done").result(30) == "done"
+    assert own.submit(lambda: "again").result(30) == "again"
+
+
 def test_where_no_thread_can_be_started_those_that_wait_for_the_end_do_not_grow_in_number(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

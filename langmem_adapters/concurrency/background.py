@@ -93,19 +93,19 @@ class DaemonThreads:
 
 
 def start_thread(thread: threading.Thread) -> None:
-    """Start a thread, from one that gets no interrupts. Raises RuntimeError if no thread can be started.
+    """Start a thread, from one that gets no interrupts. Raises RuntimeError or MemoryError if none can be started.
 
     An interrupt in ``Thread.start`` may leave the new thread hanging, for which the exit waits, or be a RuntimeError.
     """
     if not _gets_interrupts():
         thread.start()
         return
-    outcome: queue.SimpleQueue[RuntimeError | None] = queue.SimpleQueue()
+    outcome: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
 
     def start() -> None:
         try:
             thread.start()
-        except RuntimeError as error:
+        except BaseException as error:  # noqa: BLE001 - raised by who waits for it, and would wait for ever
             outcome.put(error)
         else:
             outcome.put(None)
@@ -118,7 +118,7 @@ def start_thread(thread: threading.Thread) -> None:
 def _start_or_run(thread: threading.Thread) -> None:
     try:
         thread.start()
-    except RuntimeError:  # no other thread can be started: this one does the work
+    except (RuntimeError, MemoryError):  # no other thread can be started: this one does the work
         thread.run()
 
 

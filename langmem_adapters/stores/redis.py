@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -200,17 +200,23 @@ class RedisStore(Shared):
         return list(Directory(self._wire, self._keys, parent).newest(limit, before))
 
     def namespaces(self, prefix: Namespace = ()) -> Iterator[Namespace]:
-        return self._scan(self._keys.pattern(prefix))
+        return self._distinct(self._wire.scan_keys(self._keys.pattern(prefix)))
 
     def namespaces_naming(self, part: str) -> Iterator[Namespace]:
-        """Iterate over all namespaces of which this is a part, in one look at the server's keys."""
-        found = self._scan(self._keys.pattern((part,), anywhere=True))
-        return (namespace for namespace in found if part in namespace)
+        """Iterate over all namespaces of which this is a part, in one look at the server's keys.
 
-    def _scan(self, pattern: bytes) -> Iterator[Namespace]:
+        Directories that name it lose the rows of children that are gone, which may be all that there is: the children
+        have expired, or their removal in a cluster was interrupted.
+        """
+        keys = list(self._wire.scan_keys(self._keys.pattern((part,), anywhere=True)))
+        for parent in filter(None, map(self._keys.parent, keys)):
+            if part in parent:
+                self.recent(parent)
+        return (namespace for namespace in self._distinct(keys) if part in namespace)
+
+    def _distinct(self, keys: Iterable[bytes]) -> Iterator[Namespace]:
         seen: set[Namespace] = set()
-        for key in self._wire.scan_keys(pattern):
-            namespace = self._keys.namespace(key)
+        for namespace in map(self._keys.namespace, keys):
             if namespace is not None and namespace not in seen:
                 seen.add(namespace)
                 yield namespace

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -13,6 +13,7 @@ from langmem_adapters.stores.redis_packing import PLACEHOLDER, pack, template
 
 _ROOT_NAME = "."  # for the empty name, as an empty hash tag would be none; no encoded name equals it
 _KINDS = ("log", "ids", "val")
+_DIRECTORY_KIND = "dir"
 NO_EXPIRY, NO_KEY = -1, -2
 """PTTL's replies for a key that does not expire, and for one that does not exist."""
 _MAX_CACHED_NAMESPACES = 1024
@@ -88,7 +89,7 @@ class Keys:
 
     def directory(self, parent: Namespace) -> bytes:
         """The name of the key that lists a namespace's children."""
-        return self._key_prefix(parent) + b"dir"
+        return self._key_prefix(parent) + _DIRECTORY_KIND.encode()
 
     def child(self, parent: Namespace, row: bytes) -> Namespace:
         """Read a row of a directory; what is damaged names no child that exists."""
@@ -101,8 +102,15 @@ class Keys:
 
     def namespace(self, key: bytes) -> Namespace | None:
         """Parse the namespace from a key; None for keys of other kinds."""
+        return self._parse(key, _KINDS)
+
+    def parent(self, key: bytes) -> Namespace | None:
+        """Parse the parent from the key of its directory; None for keys of other kinds."""
+        return self._parse(key, (_DIRECTORY_KIND,))
+
+    def _parse(self, key: bytes, kinds: Sequence[str]) -> Namespace | None:
         name, _, kind = key.decode(errors="replace")[len(self.prefix) + 1 :].rpartition("}:")
-        is_own_key = kind in _KINDS and (name == _ROOT_NAME or name.endswith("/"))
+        is_own_key = kind in kinds and (name == _ROOT_NAME or name.endswith("/"))
         return decode_namespace(name) if is_own_key else None
 
     def _key_prefix(self, namespace: Namespace) -> bytes:
