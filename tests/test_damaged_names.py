@@ -73,6 +73,26 @@ def test_names_out_of_order_are_not_listed_without_an_end(tmp_path: Path) -> Non
     store.close()
 
 
+def test_what_is_written_among_names_out_of_order_is_found_again_or_refused(tmp_path: Path) -> None:
+    path = tmp_path / "t.db"
+    store = SQLiteStore(path)
+    for n in range(12):
+        store.append((f"{n:02}",), [("1", b"x")])
+    store.close()
+    replace(path, b"06/", b"zz/")
+    refusals: set[str] = set()
+    for n in (11, 10, 9, 8, *range(8)):
+        namespace = (f"{n:02}x",)
+        try:
+            store.append(namespace, [("1", b"x")])
+        except StoreError as error:
+            refusals.add(str(error))
+        else:
+            assert [item.id for item in store.scan(namespace).items] == ["1"]
+    assert refusals == {f"{path}: database disk image is malformed"}
+    store.close()
+
+
 # A damaged name may also be a sound one: then the table is missing, and SQLite finds no damage.
 @pytest.mark.parametrize("damaged", [b"CREATE\xffTABLE langmem_lexical_terms", b"CREATE TABLE langmem_lexical_tErXs"])
 def test_a_disposable_index_of_words_is_made_anew_once_it_is_cleared(tmp_path: Path, damaged: bytes) -> None:

@@ -126,7 +126,10 @@ def open_namespace(connection: sqlite3.Connection, name: str, namespace: Namespa
         "INSERT INTO langmem_namespaces (name, parent, next, total, updated_at, listed_at) VALUES (?, ?, 1, 0, 0, ?)",
         (name, encode_namespace(namespace[:-1]), -math.inf),
     )
-    return NamespaceState(*connection.execute(_OPEN, (now, name)).fetchone())
+    row = connection.execute(_OPEN, (now, name)).fetchone()
+    if row is None:  # names are out of order; as SQLite says where it sees that itself
+        raise sqlite3.DatabaseError("database disk image is malformed")
+    return NamespaceState(*row)
 
 
 def append_entries(
