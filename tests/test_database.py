@@ -279,9 +279,9 @@ def remove(path: Path, *endings: str) -> None:
 
 def let_settle(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """From here on a look at the folder does for its files, until something in there changes."""
-    monkeypatch.setattr(locations, "_SETTLED_NS", 20_000_000)  # more than a tick of Linux' clock
+    monkeypatch.setattr(locations, "_SETTLED_SECONDS", -1.0)
     folder = Path(database.location.path).parent
-    while time.time_ns() - folder.stat().st_ctime_ns <= 20_000_000:
+    while time.time_ns() - folder.stat().st_ctime_ns <= 20_000_000:  # more than a tick of Linux' clock
         pass
     for connection in database._idle:
         connection.folder_until = 0.0
@@ -344,12 +344,59 @@ def test_one_look_at_a_folder_does_while_nothing_changes_in_it(tmp_path: Path, m
 
 
 @needs_unix
+def test_a_folder_that_looks_old_is_watched_before_it_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server's clock may be behind, and go in steps of a second: two changes within one would look like one."""
+    now, wall_clock = time.monotonic(), time.time_ns
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    monkeypatch.setattr(time, "time_ns", lambda: wall_clock() + 3_600_000_000_000)
+    database = Database(tmp_path / "t.db", schema=_SCHEMA, name="t")
+    answers = []
+    for second in range(7):
+        now += second > 0
+        assert rows(database) == []
+        answers.append(database._idle[0].folder is not None)
+    assert answers == [False] * 5 + [True] * 2  # it is first looked at by the second call
+    (tmp_path / "another").touch()
+    now += 1
+    assert rows(database) == []
+    assert database._idle[0].folder is None
+    database.close()
+
+
+@needs_unix
+def test_a_folder_that_notes_a_removal_in_its_mtime_alone_answers_rightly(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As exFAT does, and FAT did before Linux 5.19."""
+    database = Database(tmp_path / "t.db", schema=_SCHEMA, name="t")
+    add(database, "old")
+    let_settle(database, monkeypatch)
+    stat, changed = os.stat, tmp_path.stat().st_ctime_ns
+
+    class Status:
+        def __init__(self, path: str) -> None:
+            self._status = stat(path)
+            self.st_ctime_ns = changed
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._status, name)
+
+    remove(tmp_path / "t.db", "", "-wal", "-shm")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "stat", Status)
+        is_current = database.location.is_current(database._idle[0])
+    assert not is_current
+    assert rows(database) == []
+    database.close()
+
+
+@needs_unix
 def test_a_folder_does_not_answer_for_the_target_of_a_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "target").mkdir()
     (tmp_path / "link.db").symlink_to(tmp_path / "target" / "t.db")
     linked = Database(tmp_path / "link.db", schema=_SCHEMA, name="t")
     add(linked, "old")
-    monkeypatch.setattr(locations, "_SETTLED_NS", -1_000_000_000)
+    monkeypatch.setattr(locations, "_SETTLED_SECONDS", -1.0)
     for _ in range(2):
         linked._idle[0].folder_until = 0.0
         assert rows(linked) == ["old"]
@@ -493,7 +540,7 @@ def test_after_a_long_write_the_folder_does_not_answer_for_a_file_that_was_remov
 ) -> None:
     database = Database(tmp_path / "t.db", schema=_SCHEMA, name="t")
     add(database, "old")
-    monkeypatch.setattr(locations, "_SETTLED_NS", -1_000_000_000)  # as if it was removed long ago
+    monkeypatch.setattr(locations, "_SETTLED_SECONDS", -1.0)  # as if it was removed long ago
     with pytest.raises(StoreUnavailable, match="removed or replaced in the middle of a write"):
         write_and_remove(database, tmp_path)
     assert rows(database) == []

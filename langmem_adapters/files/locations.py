@@ -32,10 +32,10 @@ IN_MEMORY = ":memory:"
 _RETRY_SECONDS = 0.01
 _MIN_VERSION = (3, 24)  # the first with ON CONFLICT DO UPDATE
 _TRUST_SECONDS = 1.0  # how long a folder may answer for its files: over one of them another may be mounted
-_SETTLED_NS = 3_000_000_000  # the coarsest clocks of file systems go in steps of two seconds
+_SETTLED_SECONDS = 3.0  # the coarsest clocks of file systems go in steps of two seconds
 _listing_lock = ForkSafeLock()
 _Identity: TypeAlias = "tuple[int, int] | None"
-_State: TypeAlias = "tuple[int, int, int] | None"
+_State: TypeAlias = "tuple[int, int, int, int] | None"
 
 
 class Connection(sqlite3.Connection):
@@ -119,6 +119,7 @@ class FileLocation:
         self.path: str = path if self.in_memory else absolute_path(Path(path))
         self._folder = os.path.dirname(self.path)  # noqa: PTH120 - a Path takes three times as long to stat
         self.is_damaged: bool = False  # as an index has found, until the file is replaced or removed
+        self._seen_folder: tuple[_State, float] = (None, 0.0)  # and since when, as time.monotonic counts
         self._old_wal: _Identity = None  # of a file that was replaced
         self._latest_connection: Callable[[], Connection | None] = lambda: None  # may be in use
 
@@ -188,17 +189,22 @@ class FileLocation:
         folder = None
         if is_due:
             connection.folder_until = now + _TRUST_SECONDS
-            folder = self._settled_folder()  # before the files, which may be replaced meanwhile
+            folder = self._settled_folder(now)  # before the files, which may be replaced meanwhile
         is_current = self._has_its_files(connection)
         connection.folder = folder if is_current else None
         return is_current
 
-    def _settled_folder(self) -> _State:
-        """The state of the folder; None where the next change of an entry might not change it."""
+    def _settled_folder(self, now: float) -> _State:
+        """The state of the folder; None where the next change of an entry might not change it.
+
+        Its own times do not tell for how long it has been the same: a server's clock may be behind this machine's.
+        """
         if os.name == "nt" or os.path.islink(self.path):  # noqa: PTH114 - a link leads to another folder
             return None
         state = _state(self._folder)
-        return state if state is not None and time.time_ns() - state[2] > _SETTLED_NS else None
+        if state != self._seen_folder[0]:
+            self._seen_folder = state, time.monotonic()
+        return state if now - self._seen_folder[1] > _SETTLED_SECONDS else None
 
     def _has_its_files(self, connection: Connection) -> bool:
         if connection.file is None or connection.file != _identity(self.path):
@@ -283,4 +289,5 @@ def _state(path: str) -> _State:
         status = os.stat(path)  # noqa: PTH116 - same
     except OSError:
         return None
-    return status.st_dev, status.st_ino, status.st_ctime_ns
+    # Some file systems, as exFAT, note in a folder's mtime alone that an entry was removed.
+    return status.st_dev, status.st_ino, status.st_ctime_ns, status.st_mtime_ns
