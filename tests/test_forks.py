@@ -15,13 +15,15 @@ from typing import Any
 
 import pytest
 
-from langmem_adapters import BrainMemory, indexes, stores
+from langmem_adapters import BrainMemory, LongTermMemory, Message, indexes, stores
 from langmem_adapters.concurrency import forks
 from langmem_adapters.embedding import Embedder
 from langmem_adapters.experience.verified import VerifiedAnswers
 from langmem_adapters.experience.verifier.verifier import Verifier
 from langmem_adapters.files.database import Database
 from langmem_adapters.indexes import open_vectors, shared_index
+from langmem_adapters.indexes.lexical import LexicalIndex
+from langmem_adapters.keys import Namespace
 from langmem_adapters.langchain import BrainMemoryMiddleware, ExperienceMiddleware
 from langmem_adapters.model import Scope
 from langmem_adapters.protocols import Store
@@ -344,6 +346,30 @@ def test_g1_a_child_forked_beside_an_agent_has_the_memory_of_others(
     threading.Timer(0.05, pause.finish.set).start()
     assert forked(lambda: ask(ours, "ada")) == 0
     thread.join()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no fork")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_g1_a_child_forked_beside_a_search_by_meaning_searches() -> None:
+    pause = Pause()
+
+    class Slow(LexicalIndex):
+        def nameless(self, namespace: Namespace, query: str) -> str:
+            if query == "Slowly?":
+                pause()
+            return super().nameless(namespace, query)
+
+    vectors = open_vectors("memory:", Embedder(lambda texts: [[1.0] for _ in texts], name="one"))
+    memory = LongTermMemory(MemoryStore(), Slow(":memory:"), vectors=vectors, user="ada")
+    memory.add([Message(role="user", content="My bike is in the shed.")])
+    memory.flush()
+    thread = threading.Thread(target=memory.search, args=("Slowly?",))
+    thread.start()
+    assert pause.inside.wait(20)
+    exit_code = forked(lambda: memory.search("Where is my bike?"))
+    pause.finish.set()
+    thread.join()
+    assert exit_code == 0
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no fork")

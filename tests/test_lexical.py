@@ -89,6 +89,14 @@ def test_finds_words_of_many_scripts(index: LexicalIndex, query: str, first: str
     assert found(index, query)[0] == first
 
 
+@pytest.mark.parametrize(("query", "k"), [("bike", 3), ("bike", 0), ("?", 3)])
+def test_what_is_no_namespace_is_refused_also_where_nothing_is_looked_for(
+    index: LexicalIndex, query: str, k: int
+) -> None:
+    with pytest.raises(ConfigurationError, match="a namespace is a tuple of strings"):
+        found(index, query, "notes", k)  # type: ignore[arg-type]
+
+
 def test_stop_words_count_only_when_a_query_has_nothing_else(index: LexicalIndex) -> None:
     index.apply(NOTES, upsert=documents(a="the cat", b="the dog", c="the the the"))
     assert found(index, "the cat") == ["a"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import pickle
+import queue
 import random
 import threading
 from collections.abc import Collection, Sequence
@@ -19,6 +20,7 @@ from llama_index.core.base.llms.types import ChatMessage
 from langmem_adapters import ConfigurationError, LongTermMemory, Message, Settings, open_index
 from langmem_adapters.embedding import Embedder
 from langmem_adapters.indexes import open_vectors
+from langmem_adapters.indexes.lexical import LexicalIndex
 from langmem_adapters.keys import Namespace
 from langmem_adapters.langchain import BrainMemoryMiddleware
 from langmem_adapters.langgraph import LongTermStore
@@ -119,6 +121,38 @@ def test_a_query_is_embedded_without_a_name_that_another_has_just_brought(rememb
     other.add([Message(role="user", name="Melanie", content="My bicycle is broken.")])
     assert "My bicycle is broken." in texts(memory.search("Where is the bicycle of Melanie?"))
     assert " ".join([text for text in model.asked if "Where" in text][-1].split()) == "Where is the bicycle of ?"
+
+
+def test_no_search_waits_for_the_index_of_another_memory() -> None:
+    inside, finish = threading.Event(), threading.Event()
+
+    class Slow(LexicalIndex):
+        def nameless(self, namespace: Namespace, query: str) -> str:
+            inside.set()
+            assert finish.wait(20)
+            return super().nameless(namespace, query)
+
+    def new_memory(index: LexicalIndex) -> LongTermMemory:
+        memory = LongTermMemory(MemoryStore(), index, vectors=open_vectors("memory:", Meanings()), user="ada")
+        memory.add(said("My bicycle is broken."))
+        memory.flush()
+        return memory
+
+    slow, other = new_memory(Slow(":memory:")), new_memory(LexicalIndex(":memory:"))
+    results: queue.SimpleQueue[list[str]] = queue.SimpleQueue()
+    threads = [
+        threading.Thread(target=lambda memory=memory: results.put(texts(memory.search("Where did I cycle?"))))
+        for memory in (slow, other)
+    ]
+    threads[0].start()
+    assert inside.wait(20)
+    threads[1].start()
+    try:
+        assert results.get(timeout=5) == ["My bicycle is broken."]
+    finally:
+        finish.set()
+        for thread in threads:
+            thread.join()
 
 
 @pytest.mark.parametrize("is_dropped", [False, True])

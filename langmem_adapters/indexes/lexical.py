@@ -163,11 +163,11 @@ class LexicalIndex(Shared):
 
     def search(self, namespace: Namespace, query: str, k: int) -> list[Hit]:
         check_integer("k", k)
-        terms = query_terms(query, self._analyzer, self._stop_words)
+        name, terms = self._row_name(namespace), query_terms(query, self._analyzer, self._stop_words)
         if k <= 0 or not terms:
             return []
         with self._errors(), self._database.reading() as connection, connection:
-            corpus = self._read_corpus(connection, namespace)
+            corpus = self._read_corpus(connection, name)
             if corpus is None:
                 return []
             weighted_terms = self._weigh_query(corpus, query, terms)
@@ -176,7 +176,7 @@ class LexicalIndex(Shared):
     def within(self, namespace: Namespace, query: str, thread: str) -> list[Hit]:
         terms = self._message_terms(query)
         with self._errors(), self._database.reading() as connection, connection:
-            corpus = self._read_corpus(connection, namespace)
+            corpus = self._read_corpus(connection, self._row_name(namespace))
             if corpus is None:
                 return []
             weighted_terms = self._weigh_with_corrections(corpus, query, terms)
@@ -184,12 +184,12 @@ class LexicalIndex(Shared):
 
     def nameless(self, namespace: Namespace, query: str) -> str:
         with self._errors(), self._database.reading() as connection, connection:
-            corpus = self._read_corpus(connection, namespace)
+            corpus = self._read_corpus(connection, self._row_name(namespace))
             return query if corpus is None else self._split_speakers(corpus, query)[1]
 
     def gather(self, namespace: Namespace, query: str, k: int, also: Sequence[str] = ()) -> Evidence | None:
         with self._errors(), self._database.reading() as connection, connection:
-            corpus = self._read_corpus(connection, namespace)
+            corpus = self._read_corpus(connection, self._row_name(namespace))
             if corpus is None:
                 return None
             speakers, nameless_query, terms = self._split_speakers(corpus, query)
@@ -274,9 +274,9 @@ class LexicalIndex(Shared):
                 weighted_terms += existing
         return weighted_terms
 
-    def _read_corpus(self, connection: sqlite3.Connection, namespace: Namespace) -> Corpus | None:
+    def _read_corpus(self, connection: sqlite3.Connection, name: str) -> Corpus | None:
         """A namespace's statistics; None if it has no words."""
-        row = connection.execute(_SELECT_CORPUS, (self._row_name(namespace),)).fetchone()
+        row = connection.execute(_SELECT_CORPUS, (name,)).fetchone()
         return Corpus(connection, self._cache, *row) if row is not None else None
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from typing import Any, TypeVar
 
 from langmem_adapters.flow import Flow, step
@@ -43,17 +42,21 @@ class QuestionSearch:
         self._signals = signals
         self._query = query
         self._dated_query = with_dates(query, now)
+        self._text_to_embed: str | None = None  # no cached_property: before Python 3.12 all would wait for one lock
         self._vector_scores: dict[str, float] = {}  # by id: how near in meaning the candidates are
 
-    @cached_property
     def text_to_embed(self) -> str:
         """The text of the query that is embedded, for all that the vectors are asked."""
-        index, query = self._conversations, self._query
-        return with_question_in_front(query if index is None else index.nameless(self._records.namespace, query))
+        if self._text_to_embed is None:
+            index = self._conversations
+            query = self._query
+            nameless = query if index is None else index.nameless(self._records.namespace, query)
+            self._text_to_embed = with_question_in_front(nameless)
+        return self._text_to_embed
 
     def forget_text_to_embed(self) -> None:
         """Make the text anew when it is next asked for: the index may know more speakers."""
-        vars(self).pop("text_to_embed", None)
+        self._text_to_embed = None
 
     def best(self, k: int, reader: FilteredReader[V], thread: str, *, explain: bool) -> Flow[list[tuple[Ranked, V]]]:
         """The ``k`` best records that ``reader`` accepts, best first; see :meth:`Search.best`."""
@@ -87,7 +90,7 @@ class QuestionSearch:
         vectors = self._vectors
         if vectors is None or not vectors.piecewise:
             return None
-        return lambda before: vectors.max_sim(self.text_to_embed, before)
+        return lambda before: vectors.max_sim(self.text_to_embed(), before)
 
     def _accepted_ids(
         self, index: ConversationIndex, words: str, k: int, reader: FilteredReader[Any]
@@ -97,7 +100,7 @@ class QuestionSearch:
         matches = yield from step(reader.best, lambda limit: index.search(namespace, words, limit), k)
         if vectors is not None:
             matches += yield from step(
-                reader.best, lambda limit: _above_zero_cosine(vectors.search(self.text_to_embed, limit)), k
+                reader.best, lambda limit: _above_zero_cosine(vectors.search(self.text_to_embed(), limit)), k
             )
         return [hit.id for hit, _ in matches]
 
@@ -108,7 +111,7 @@ class QuestionSearch:
         thread_hits = index.within(self._records.namespace, words, thread)
         matches = yield from step(reader.first, [hit for hit in thread_hits if hit.score], k)
         if self._vectors is not None:
-            scores = self._vectors.score(self.text_to_embed, [hit.id for hit in thread_hits])
+            scores = self._vectors.score(self.text_to_embed(), [hit.id for hit in thread_hits])
             hits = [Hit(id_, score) for id_, score in sorted(scores.items(), key=lambda entry: (-entry[1], entry[0]))]
             matches += yield from step(reader.first, _above_zero_cosine(hits), k)
         return [hit.id for hit, _ in matches]
@@ -124,7 +127,7 @@ class QuestionSearch:
     def _nearest_ids(self, k: int) -> list[str]:
         """The ids of the memories nearest in meaning; notes how near each is."""
         if self._vectors is not None:
-            hits = self._vectors.search(self.text_to_embed, max(k, _POOL_SIZE // 2))
+            hits = self._vectors.search(self.text_to_embed(), max(k, _POOL_SIZE // 2))
             self._vector_scores = {hit.id: hit.score for hit in hits}
         return list(self._vector_scores)
 
@@ -133,7 +136,7 @@ class QuestionSearch:
         evidence = index.gather(self._records.namespace, self._dated_query, max(k, _POOL_SIZE), extra_ids)
         if evidence is not None and self._vectors is not None:
             ids = [turn.id for turn in evidence.turns.values() if turn.id not in self._vector_scores]
-            self._vector_scores |= self._vectors.score(self.text_to_embed, ids)
+            self._vector_scores |= self._vectors.score(self.text_to_embed(), ids)
         return evidence
 
     def _rank_by_scores(self, k: int) -> list[Ranked]:
@@ -142,7 +145,7 @@ class QuestionSearch:
         word_scores = {hit.id: hit.score for hit in self._records.index.search(self._records.namespace, query, k)}
         if self._vectors is None:
             return [Ranked(id_, score, {"words": score}) for id_, score in word_scores.items()]
-        text = self.text_to_embed
+        text = self.text_to_embed()
         vector_scores = {hit.id: hit.score for hit in self._vectors.search(text, k)}
         vector_scores |= self._vectors.score(text, [id_ for id_ in word_scores if id_ not in vector_scores])
         ranked_memories = []

@@ -64,7 +64,7 @@ class Search:
         return records.searches.after_following(self._texts_to_embed, self._catch_up)
 
     def _texts_to_embed(self) -> list[str]:
-        return [search.text_to_embed for search in self._searches]
+        return [search.text_to_embed() for search in self._searches]
 
     def _catch_up(self) -> Position | None:
         """Bring the index up to date, unless this search has done so before it asked the embedder."""
