@@ -214,7 +214,7 @@ def _move_with_neighbours(order: Sequence[int], *positions: int) -> bool:
 
 
 def _share_neighbour(reading: Reading, i: int, j: int) -> bool:
-    """Whether two words have the same word before or after them: "American English and British English"."""
+    """Whether two words, ``i`` before ``j``, both precede or follow a word: "American English and British English"."""
     stems = [word.stem for word in reading.content]
     return stems[max(i - 1, 0) : i] == stems[j - 1 : j] or stems[i + 1] in stems[j + 1 : j + 2]
 
