@@ -279,8 +279,8 @@ class ExperienceCache(Shared, CachedModel, BaseCache):
             self._warn("requests without a key bypass the cache", error)
             return Request(prompt, llm_string, "")
         key = request_key(prompt, full_llm_string)
-        changes = 0 if snapshot is None else snapshot.changes
-        return Request(prompt, full_llm_string, key, id(llm_string), changes)
+        replacements = 0 if snapshot is None else snapshot.replacements
+        return Request(prompt, full_llm_string, key, id(llm_string), replacements)
 
     def _look_up(self, tenant_cache: TenantCache, request: Request) -> Flow[list[Generation] | None]:
         return tenant_cache.answers.look_up(request)

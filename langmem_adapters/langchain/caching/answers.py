@@ -50,7 +50,7 @@ class Request(NamedTuple):
     llm_string: str
     key: str
     call: int = 0
-    changes: int = 0  # of the model's settings, until then
+    replacements: int = 0  # of settings of the model, until then
     examples: Sequence[Experience] = ()  # of similar requests, if examples are wanted
 
 
@@ -58,7 +58,7 @@ class _Pending(NamedTuple):
     """A request in flight, when its latest call began, and how many calls it has."""
 
     key: str
-    changes: int
+    replacements: int
     start_mark: StartMark | None
     started: float
     calls: int
@@ -141,13 +141,13 @@ class Answers(SingleFlightAnswers):
             return answer
         if call.keeps:
             for name in ((hash(request.prompt), request.call), (request.key, 0)):
-                self._note_pending(name, request.changes, call)
+                self._note_pending(name, request.replacements, call)
         return None
 
-    def _note_pending(self, name: tuple[str | int, int], changes: int, call: Invocation) -> None:
+    def _note_pending(self, name: tuple[str | int, int], replacements: int, call: Invocation) -> None:
         """Note a request in flight, as the newest; beyond the bound, the oldest is forgotten: its call has failed."""
         calls = self._pending.pop(name, _NOT_PENDING).calls + 1
-        pending = _Pending(call.key, changes, call.start_mark, call.started, calls)
+        pending = _Pending(call.key, replacements, call.start_mark, call.started, calls)
         while len(self._pending) >= _MAX_PENDING:
             with suppress(KeyError, RuntimeError):  # another thread forgets it, too
                 del self._pending[next(iter(self._pending))]
@@ -169,7 +169,7 @@ class Answers(SingleFlightAnswers):
             return None
         own = self._take_pending((hash(request.prompt), request.call))
         latest = self._take_pending((own.key or request.key, 0))
-        if own.calls and (own.key, own.changes) != (request.key, request.changes):
+        if own.calls and (own.key, own.replacements) != (request.key, request.replacements):
             self._counts.add("refused")
             return None
         # The latest call with this key counts if update gets another string object than lookup.

@@ -17,7 +17,7 @@ class FieldSnapshot:
     values: dict[str, Any]
     comparable: dict[str, Any]  # the values as they were then
     bookkeeping: frozenset[str]  # fields that the model itself changed when it was asked
-    changes: int = 0  # how often settings were found to be others than before
+    replacements: int = 0  # how often settings were found to be other objects than before
     omitted: list[tuple[str, str]] | None = None
     noted: _Noted | None = None  # one object, as several threads may look
 

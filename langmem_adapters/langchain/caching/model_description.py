@@ -206,7 +206,7 @@ def _take_snapshot(model: BaseLanguageModel[Any], *, was_asked: bool = False, en
         same = {name for name in changed if values.get(name) is old.values.get(name)}
         if was_asked:
             new.bookkeeping |= {name for name in changed if _may_be_bookkeeping(model, name, is_same=name in same)}
-        new.changes = old.changes + (not changed <= new.bookkeeping | _IGNORED_FIELDS)
+        new.replacements = old.replacements + (not changed <= same | new.bookkeeping)
         is_described = changed <= new.bookkeeping
         if is_described and new.bookkeeping == old.bookkeeping:
             new.omitted = old.omitted
