@@ -1640,49 +1640,6 @@ def test_c4_a_setting_that_is_replaced_counts_in_a_model_whose_own_messages_get_
     assert [model.invoke("Hi").content for _ in range(3)] == ["rude"] * 3
 
 
-class Optioned(BaseChatModel):
-    """Says its options; something happens before or after it reads them."""
-
-    options: dict[str, Any] = Field(default_factory=dict)
-    _before: list[Callable[[], object]] = PrivateAttr(default_factory=list)
-    _after: list[Callable[[], object]] = PrivateAttr(default_factory=list)
-
-    @property
-    def _llm_type(self) -> str:
-        return "optioned"
-
-    def _generate(self, *_: Any, **__: Any) -> ChatResult:
-        if self._before:
-            self._before.pop()()
-        said = f"{self.options}"
-        if self._after:
-            self._after.pop()()
-        return ChatResult(generations=[ChatGeneration(message=AIMessage(said))])
-
-
-def test_c4_an_answer_is_not_kept_for_a_setting_that_was_changed_inside_meanwhile() -> None:
-    model = Optioned(cache=ExperienceCache(store=MemoryStore()))
-    model._after.append(lambda: model.options.update(top=1))
-    assert model.invoke("Hi").content == "{}"
-    assert [model.invoke("Hi").content for _ in range(2)] == ["{'top': 1}"] * 2
-    model.options.clear()
-    assert model.invoke("Hi").content == "{}"
-
-
-def test_c4_an_answer_is_not_kept_for_a_setting_that_was_replaced_and_set_back() -> None:
-    model = Optioned(cache=ExperienceCache(store=MemoryStore()))
-
-    def another_call() -> None:  # with its own setting, between the lookup of this one and its request
-        model.options = {"top": 1}
-        model.invoke("Hello")
-        model._after.append(lambda: setattr(model, "options", {}))
-
-    model._before.append(another_call)
-    assert model.invoke("Hi").content == "{'top': 1}"
-    assert model.options == {}
-    assert model.invoke("Hi").content == "{}"
-
-
 def _count(model: Any) -> None:
     model.asked += 1
 

@@ -279,8 +279,10 @@ class ExperienceCache(Shared, CachedModel, BaseCache):
             self._warn("requests without a key bypass the cache", error)
             return Request(prompt, llm_string, "")
         key = request_key(prompt, full_llm_string)
-        replacements = 0 if snapshot is None else snapshot.replacements
-        return Request(prompt, full_llm_string, key, id(llm_string), replacements)
+        if snapshot is None:
+            return Request(prompt, full_llm_string, key, id(llm_string))
+        state = (snapshot.replacements, snapshot.has_changed_within)
+        return Request(prompt, full_llm_string, key, id(llm_string), *state)
 
     def _look_up(self, tenant_cache: TenantCache, request: Request) -> Flow[list[Generation] | None]:
         return tenant_cache.answers.look_up(request)

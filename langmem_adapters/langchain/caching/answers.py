@@ -43,7 +43,8 @@ class Request(NamedTuple):
     """A request as LangChain shows it to a cache, and its key.
 
     ``call`` tells apart calls that ask the same at the same time: LangChain gives a cache the very same string object
-    about the model at lookup and at update, and in another call another object, which may be equal.
+    about the model at lookup and at update, and in another call another object, which may be equal. By then, what the
+    model holds may have changed within, as a stand-in's own messages get their ids; no setting may have been replaced.
     """
 
     prompt: str
@@ -51,6 +52,7 @@ class Request(NamedTuple):
     key: str
     call: int = 0
     replacements: int = 0  # of settings of the model, until then
+    has_changed_within: bool = False
     examples: Sequence[Experience] = ()  # of similar requests, if examples are wanted
 
 
@@ -163,13 +165,14 @@ class Answers(SingleFlightAnswers):
     def keep(self, request: Request, answer: Sequence[Generation]) -> Flow[Invocation | None]:
         """Keep the model's answer. Pass the result to :meth:`score`; None, if the request has no key.
 
-        Nor is it kept if a setting of the model was changed since the lookup, even if it was set back.
+        Nor is it kept if the key is another by now, as the model's owner has changed it while it was asked.
         """
         if not request.key:
             return None
         own = self._take_pending((hash(request.prompt), request.call))
         latest = self._take_pending((own.key or request.key, 0))
-        if own.calls and (own.key, own.replacements) != (request.key, request.replacements):
+        has_changed_within = request.has_changed_within and own.replacements == request.replacements
+        if own.calls and own.key != request.key and not has_changed_within:
             self._counts.add("refused")
             return None
         # The latest call with this key counts if update gets another string object than lookup.

@@ -17,6 +17,7 @@ class FieldSnapshot:
     values: dict[str, Any]
     comparable: dict[str, Any]  # the values as they were then
     bookkeeping: frozenset[str]  # fields that the model itself changed when it was asked
+    has_changed_within: bool = False  # the same objects, while it was asked
     replacements: int = 0  # how often settings were found to be other objects than before
     omitted: list[tuple[str, str]] | None = None
     noted: _Noted | None = None  # one object, as several threads may look

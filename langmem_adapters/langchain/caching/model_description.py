@@ -15,7 +15,6 @@ from typing import Any, TypeAlias, TypeGuard, TypeVar
 
 from langchain_core.language_models import BaseChatModel, BaseLanguageModel, BaseLLM
 from langchain_core.load.serializable import Serializable
-from langchain_core.messages import BaseMessage
 from langchain_core.runnables import Runnable
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
@@ -206,6 +205,7 @@ def _take_snapshot(model: BaseLanguageModel[Any], *, was_asked: bool = False, en
         same = {name for name in changed if values.get(name) is old.values.get(name)}
         if was_asked:
             new.bookkeeping |= {name for name in changed if _may_be_bookkeeping(model, name, is_same=name in same)}
+            new.has_changed_within = not same <= new.bookkeeping
         new.replacements = old.replacements + (not changed <= same | new.bookkeeping)
         is_described = changed <= new.bookkeeping
         if is_described and new.bookkeeping == old.bookkeeping:
@@ -304,14 +304,6 @@ def _model_parts(model: BaseLanguageModel[Any], enclosing: _Ids) -> list[Any]:
     return [name_of(type(model)), unstated_address(model), hashes]
 
 
-def _without_message_ids(value: Any) -> Any:
-    if isinstance(value, BaseMessage):
-        return value.model_copy(update={"id": None})
-    if isinstance(value, list) and not ATOMS.issuperset(map(type, value)):
-        return [*map(_without_message_ids, value)]
-    return value
-
-
 def _default_value(field: FieldInfo) -> Any:
     """The default of a field; a function that makes it is not called, as it may read the environment."""
     if not isinstance(field.default_factory, type):
@@ -325,11 +317,7 @@ def _is_model(value: Any) -> TypeGuard[BaseLanguageModel[Any]]:
 
 
 def _hash(value: Any, enclosing: _Ids = ()) -> str:
-    """A hash of a field, "" if it is no data. Of settings or a model with a client in them: of all else they hold.
-
-    Messages have no ids in it: LangChain gives them to the answers that a stand-in for a model holds.
-    """
-    value = _without_message_ids(value)
+    """A hash of a field, "" if it is no data. Of settings or a model with a client in them: of all else they hold."""
     if _is_model(value):
         return "" if id(value) in enclosing else fingerprint(_model_parts(value, enclosing))
     with suppress(SerializationError):
