@@ -89,14 +89,9 @@ class Answers(SingleFlightAnswers):
 
 
 class _ResponseCalls(Calls):
-    """Refuses responses that took all tokens they were allowed, as they were cut off, if ``should_store`` is ours.
-
-    And those of a model with a rate limiter whose settings were changed: it may have been before it was asked.
-    """
+    """Refuses responses that took all tokens they were allowed, as they were cut off, if ``should_store`` is ours."""
 
     def _is_kept(self, call: Invocation, result: Any) -> bool:
-        if call.key_arguments["has_limiter"] and not call.key_arguments["is_current"]():
-            return False
         if self._rules.should_store is worth_storing and reached_limit(result, call.key_arguments["limit"]):
             return False
         return super()._is_kept(call, result)

@@ -66,15 +66,13 @@ _SMALL_BLOCKS = (TextBlock, ThinkingBlock, ToolCallBlock, CachePoint)
 class KeyedRequest(NamedTuple):
     """A request's key, the user's question for scorers and judges, and how many tokens the answer may have.
 
-    ``is_current`` says whether the model's settings are still those of the key; ``has_limiter``, whether the model may
-    let a call wait.
+    ``is_current`` says whether the model's settings are still those of the key.
     """
 
     key: str
     question: str
     limit: Any
     is_current: Callable[[], bool]
-    has_limiter: bool
 
 
 def chat_request(llm: LLM, messages: Sequence[ChatMessage], kwargs: Mapping[str, Any]) -> KeyedRequest:
@@ -98,7 +96,7 @@ def _keyed_request(llm: LLM, model: Any, key: str, question: str, kwargs: Mappin
         return False
 
     limit = kwargs.get("max_tokens", getattr(llm, "max_tokens", None))
-    return KeyedRequest(key, question, limit, is_current, llm.rate_limiter is not None)
+    return KeyedRequest(key, question, limit, is_current)
 
 
 def chat_key(llm: LLM, messages: Sequence[ChatMessage], kwargs: Mapping[str, Any], model: Any = None) -> str:
