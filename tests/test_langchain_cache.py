@@ -1640,6 +1640,30 @@ def test_c4_a_setting_that_is_replaced_counts_in_a_model_whose_own_messages_get_
     assert [model.invoke("Hi").content for _ in range(3)] == ["rude"] * 3
 
 
+class WithClient(BaseChatModel):
+    """Makes a client for its first call, or for each."""
+
+    client: Any = None
+    lasting: bool = True
+
+    @property
+    def _llm_type(self) -> str:
+        return "with client"
+
+    def _generate(self, *_: Any, **__: Any) -> ChatResult:
+        if self.client is None or not self.lasting:
+            self.client = object()
+        return ChatResult(generations=[ChatGeneration(message=AIMessage("Hello"))])
+
+
+@pytest.mark.parametrize("lasting", [True, False])
+def test_an_answer_for_which_the_model_made_a_client_is_kept(*, lasting: bool) -> None:
+    cache = ExperienceCache(store=MemoryStore())
+    WithClient(cache=cache, lasting=lasting).invoke("Hi")
+    assert WithClient(cache=cache, lasting=lasting).invoke("Hi").response_metadata["cache"] == "hit"
+    assert cache.stats()["refused"] == 0
+
+
 def _count(model: Any) -> None:
     model.asked += 1
 
