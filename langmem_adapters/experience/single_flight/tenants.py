@@ -72,6 +72,8 @@ class Tenants(Shared, Generic[K]):
 
     def current_for_call(self) -> K | None:
         """:meth:`current` for a call; counts it as bypassed if there is no object."""
+        if self._fixed_object is not None:  # here too, as a repeated hit is that short
+            return self._fixed_object
         if (current := self.current()) is None:
             self._counts.add("bypassed")
         return current
