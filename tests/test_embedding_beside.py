@@ -162,7 +162,7 @@ def test_without_a_model_a_search_waits_for_the_other_and_finds_all() -> None:
     pool = ExperiencePool(MemoryStore(), index=open_index("memory:"))
     pool.create(Experience(req="my red bicycle", resp=1))
     found: list[int] = []
-    with pool._shelf._index._follow_lock.held():  # type: ignore[union-attr]
+    with pool._shelf._index._follower.lock.held():  # type: ignore[union-attr]
         thread = threading.Thread(target=lambda: found.append(len(pool.query("bicycle"))))
         thread.start()
         thread.join(3 * module._WAIT_SECONDS)
@@ -183,7 +183,7 @@ def test_who_comes_as_the_other_goes_does_it_itself(monkeypatch: pytest.MonkeyPa
     taken = ForkSafeLock.try_hold
 
     def first_in_vain(lock: ForkSafeLock, seconds: float) -> Any:
-        if lock is not found._follow_lock:  # that of the index's file
+        if lock is not found._follower.lock:  # that of the index's file
             return taken(lock, seconds)
         tries.append(seconds)
         return taken(_held() if len(tries) == 1 else lock, 0.0)

@@ -36,7 +36,6 @@ class ShelfIndex:
         self._rows = rows
         self._text_of = text_of
         self._follower = Follower(rows.store, index, rows.namespace)
-        self._follow_lock = self._follower.lock
         # -1: wait for ever, as no model is asked
         self._wait_seconds = _WAIT_SECONDS if isinstance(index, SemanticIndex) else -1
         self.searches: LevelSearches = LevelSearches(self._follower, read=rows.get)
@@ -77,7 +76,7 @@ class ShelfIndex:
     def _follow_within(self, seconds: float, begun: int) -> tuple[bool, Position | None]:
         """Have a turn at following the log, once no other thread has one; False, if one has after these seconds."""
         position = None
-        with self._follow_lock.try_hold(seconds) as has_lock:
+        with self._follower.lock.try_hold(seconds) as has_lock:
             if has_lock:
                 position = self._follower.take(begun, self._follow)
         if has_lock and self._needs_catch_up:
