@@ -184,6 +184,23 @@ def test_orders_compare_as_langgraphs_own_store_does(operator: str) -> None:
         assert found[0] == found[1]
 
 
+@pytest.mark.parametrize(
+    ("condition", "found"),
+    [
+        ({"$gte": 1, "$lt": 3}, {"1", "2"}),
+        ({"$gt": 0, "$ne": 2}, {"1", "3"}),
+        ({"x": {"$gt": 1, "$lt": 3}}, {"in 2"}),
+        ({}, {"in 1", "in 2", "in 3"}),  # any object, as in LangGraph's own store
+    ],
+)
+def test_all_conditions_of_a_field_must_hold(condition: dict[str, Any], found: set[str]) -> None:
+    store = make(MemoryStore())
+    for n in range(4):
+        store.put(ADA, str(n), {"n": n})
+        store.put(ADA, f"in {n}", {"n": {"x": n} if n else None})
+    assert {item.key for item in store.search(ADA, filter={"n": condition})} == found
+
+
 def test_what_has_no_order_is_not_found_and_does_no_harm() -> None:
     store = make(MemoryStore())
     for n, value in enumerate([None, "tall", [1], {"$gt": 1}]):
@@ -200,6 +217,7 @@ def test_what_has_no_order_is_not_found_and_does_no_harm() -> None:
         ({"n": {"$regex": "x"}}, r"\$regex"),
         ({"n": {"$gt": "tall"}}, r"\$gt"),
         ({"a": {"b": {"$in": [1]}}}, r"\$in"),
+        ({"n": {"$gt": 1, "depth": 2}}, "depth"),
         ({"n": 1, "$or": [{"n": 1}, {"n": 2}]}, r"\$or"),
         ({"$and": [{"n": 1}]}, r"\$and"),
         ({"$not": {"n": 1}}, r"\$not"),
@@ -668,6 +686,7 @@ WRONG_FIELDS = [
         (("created_at", "updated_at"), (None, "5", 1e300, True)),
         (("ttl", "expires_at"), ("9", [9], True, math.nan, math.inf, 10**400)),
         (("fields",), (5, "text", [5], {"text": 1})),
+        (("value",), ("shed", ["shed"], None, 5)),
     )
     for name in names
     for value in values
@@ -1367,6 +1386,19 @@ def test_a_lasting_item_that_comes_beside_an_expiring_one_lasts() -> None:
     one.get(ADA, "other")  # which refreshes it
     clock.advance(1000)
     assert set(everything(one)) == {(ADA, "k"), (ADA, "third")}
+
+
+def test_a_lasting_item_that_expires_now_is_not_forgotten_by_a_sweep_beside_it() -> None:
+    clock = FakeClock()
+    inner = interrupted(clock)
+    one, two = make(inner, clock=clock), make(inner, clock=clock)
+    one.put(ADA, "k", {})
+    one.put(ADA, "other", {}, ttl=1)
+    clock.advance(61)
+    inner.first = [lambda: two.put(ADA, "k", {}, ttl=10)]  # after which as many expire, and the first at the same time
+    one.sweep_ttl()
+    clock.advance(1000)
+    assert one.list_namespaces() == []
 
 
 def test_an_item_with_a_value_that_is_not_equal_to_itself_is_refreshed_by_reading() -> None:
