@@ -629,19 +629,22 @@ def test_the_first_of_many_items_of_one_batch_are_found_without_reading_all(
     assert [item.key for item in store.search(ADA, filter={"odd": 1})] == [f"{n:04}" for n in range(3, 22, 2)]
 
 
-def test_items_that_were_logged_again_are_not_the_last_updated(distant: tuple[RedisStore, RoundTrips]) -> None:
+@pytest.mark.parametrize(("first", "later", "count", "entries"), [("z", "a", 500, 2), ("a", "z", 100, 1)])
+def test_items_that_were_logged_again_are_not_the_last_updated(
+    distant: tuple[RedisStore, RoundTrips], first: str, later: str, count: int, entries: int
+) -> None:
     clock = FakeClock()
     place = ("langgraph", "", "items", *ADA)
     store = LongTermStore(store=distant[0], index=open_index("memory:"), clock=clock)
-    store.batch([PutOp(ADA, f"z{n:03}", {"text": "bike"}) for n in range(500)])
+    store.batch([PutOp(ADA, f"{first}{n:03}", {"text": "bike"}) for n in range(count)])
     clock.advance(1)
-    store.batch([PutOp(ADA, f"a{n:03}", {"text": "bike"}) for n in range(200)])
+    store.batch([PutOp(ADA, f"{later}{n:03}", {"text": "bike"}) for n in range(200)])
     store.search(ADA, query="bike")
     distant[0].write(place, remove=distant[0].scan(place).items)  # as where a server has evicted the log alone
     store.search(ADA, query="bike")
-    assert distant[0].scan(place).total == 2  # the later one names those that were updated first
+    assert distant[0].scan(place).total == entries  # the last names those that were updated first, or both
     for _ in range(2):
-        assert [item.key for item in store.search(ADA)] == [f"a{n:03}" for n in range(10)]
+        assert [item.key for item in store.search(ADA)] == [f"{later}{n:03}" for n in range(10)]
 
 
 def test_a_sweep_reads_no_item_where_none_can_have_expired(distant: tuple[RedisStore, RoundTrips]) -> None:
@@ -1144,6 +1147,34 @@ def test_a_log_that_cannot_be_tidied_fails_no_write_that_is_done(caplog: pytest.
         store.batch([PutOp(ADA, "k", {"n": n}), PutOp(BOB, "k", {"n": n})])
     assert everything(store) == {(ADA, "k"): {"n": 99}, (BOB, "k"): {"n": 99}}
     assert "could not be tidied; this will be tried again: the disk is full" in caplog.text
+
+
+@pytest.mark.parametrize("look", ["list", "sweep", "search", "get"])
+def test_a_full_store_answers_reads_that_would_write(look: str) -> None:
+    class Full(MemoryStore):
+        is_full = False
+
+        def write(self, namespace: tuple[str, ...], **change: Any) -> None:
+            if self.is_full:
+                raise StoreError("the disk is full")
+            super().write(namespace, **change)
+
+    clock = FakeClock()
+    inner = Full(clock=clock)
+    store = make(inner, clock=clock)
+    store.put(ADA, "k", {}, ttl=1)
+    for place in (BOB, (*ADA, "emptied")):
+        store.put(place, "k", {})
+        store.delete(place, "k")
+    clock.advance(30)  # a read would refresh the item, and forget the namespaces that were emptied
+    inner.is_full = True
+    answers: dict[str, Callable[[], object]] = {
+        "list": store.list_namespaces,
+        "sweep": store.sweep_ttl,
+        "search": lambda: [item.key for item in store.search(())],
+        "get": lambda: store.get(ADA, "k") is not None,
+    }
+    assert answers[look]() == {"list": [ADA], "sweep": 0, "search": ["k"], "get": True}[look]
 
 
 # --- writers who disturb each other -------------------------------------------------------------------------
