@@ -164,11 +164,13 @@ def test_a_call_that_a_model_wrote_wrongly_is_kept_as_langchain_keeps_it(tmp_pat
     assert (invalid["id"], invalid["name"], invalid["args"]) == ("a", "look", arguments)
 
 
-@pytest.mark.parametrize("arguments", ["", None, {}])
-def test_a_call_of_a_tool_that_takes_nothing_is_a_call(tmp_path: Path, arguments: object) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "taken"), [("", {}), (None, {}), ({}, {}), ({"city": "Paris"}, {"city": "Paris"})]
+)
+def test_arguments_may_be_missing_or_an_object(tmp_path: Path, arguments: object, taken: object) -> None:
     calls = [{"id": "a", "function": {"name": "look", "arguments": arguments}}]
     (message,) = only(written(tmp_path / "talk.json", [{"role": "assistant", "content": "Hm.", "tool_calls": calls}]))
-    assert [(call.id, call.name, call.args) for call in message.tool_calls] == [("a", "look", {})]
+    assert [(call.id, call.name, call.args) for call in message.tool_calls] == [("a", "look", taken)]
 
 
 def test_a_message_that_has_a_type_is_no_line_of_an_export(tmp_path: Path) -> None:
@@ -181,6 +183,20 @@ def test_parts_of_a_message_may_be_plain_texts(tmp_path: Path) -> None:
         written(tmp_path / "talk.json", [{"role": "user", "content": ["Hi", {"type": "text", "text": "!"}]}])
     )
     assert message.content == ["Hi", {"type": "text", "text": "!"}]
+
+
+def test_parts_beside_a_content_are_kept_beside_it(tmp_path: Path) -> None:
+    said = {"role": "user", "content": "Hi!", "parts": [{"type": "text", "text": "Hi!"}]}
+    (message,) = only(written(tmp_path / "talk.json", [said]))
+    assert (message.content, message.metadata["parts"]) == ("Hi!", said["parts"])
+
+
+def test_two_messages_of_one_id_are_two_messages(tmp_path: Path) -> None:
+    file = written(tmp_path / "talk.json", [{"role": "user", "content": text, "id": "1"} for text in ("one", "two")])
+    messages = only(file)
+    assert [message.text for message in messages] == ["one", "two"]
+    assert messages[0].id == "1" != messages[1].id
+    assert only(file) == messages  # with the same ids, so that nothing is imported twice
 
 
 def test_a_conversation_may_be_without_messages(tmp_path: Path) -> None:
@@ -263,6 +279,11 @@ def test_no_file_is_opened_for_a_picture(tmp_path: Path) -> None:
 def test_a_wrong_llamaindex_message_is_named(tmp_path: Path, wrong: Any, named: str) -> None:
     with pytest.raises(SerializationError, match=named):
         read_transcripts(written(tmp_path / "talk.json", wrong))
+
+
+@pytest.mark.parametrize(("file", "session"), [("talk.2024.json", "talk"), (".json", ".json")])
+def test_a_session_has_the_name_of_its_file_without_suffixes(tmp_path: Path, file: str, session: str) -> None:
+    assert [each.session for each in read_transcripts(written(tmp_path / file, [ASKED]))] == [session]
 
 
 def test_a_session_has_the_name_of_its_file_in_the_form_in_which_it_is_typed(tmp_path: Path) -> None:
@@ -399,6 +420,36 @@ def test_what_was_spoken_to_chatgpt_is_what_was_said(tmp_path: Path) -> None:
 def test_a_wrong_conversation_is_named(tmp_path: Path, wrong: Any, named: str) -> None:
     with pytest.raises(SerializationError, match=named):
         read_transcripts(written(tmp_path / "conversations.json", [talk(), wrong]))
+
+
+# --- LoCoMo -------------------------------------------------------------------------------------------------
+
+TURN = {"id": "D1:1", "s": 1, "sp": "Nora", "t": "I adopted a tortoise.", "d": "2024-03-01T12:00:00"}
+TALK = {"id": "talk-1", "speakers": ["Nora", "Emil"], "turns": [TURN, {**TURN, "id": "D2:1", "s": 2, "sp": "Emil"}]}
+
+
+@pytest.mark.parametrize("wrap", [list, lambda talks: {"conversations": talks}])
+def test_each_conversation_of_two_is_a_user_with_sessions(tmp_path: Path, wrap: Any) -> None:
+    transcripts = read_transcripts(written(tmp_path / "talks.json", wrap([TALK, {**TALK, "id": "talk-2"}])))
+    assert [(each.user, each.session) for each in transcripts] == [
+        (user, session) for user in ("talk-1", "talk-2") for session in ("1", "2")
+    ]
+    assert [message.role for each in transcripts for message in each.messages()] == ["user", "assistant"] * 2
+
+
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        ({"conversations": TALK}, 'its "conversations" are not a list'),
+        ({"conversations": [TALK, {**TALK, "id": 5}]}, "conversation 2 is not a LoCoMo conversation: id"),
+        ([TALK, {**TALK, "turns": 5}], "item 2 is not a LoCoMo conversation: turns"),
+        ([{**TALK, "turns": [{**TURN, "sp": "Zoe"}]}], "item 1: turn D1:1 is said by 'Zoe', who is not one of its"),
+        ([{**TALK, "turns": [TURN, TURN]}], "item 1: there are two turns D1:1"),
+    ],
+)
+def test_a_wrong_locomo_conversation_is_named(tmp_path: Path, wrong: Any, named: str) -> None:
+    with pytest.raises(SerializationError, match=named):
+        read_transcripts(written(tmp_path / "talks.json", wrong))
 
 
 # --- MetaGPT's collections ----------------------------------------------------------------------------------
@@ -707,9 +758,13 @@ TYPED = {"role": "user", "content": [{"type": "input_text", "text": "Hi."}]}
         ([ASKED, SAID_IN_THREAD], 'item 2 .* blocks of another API: write texts as "content"'),
         ([ASKED, TYPED], "item 2 .* blocks of another API"),
         ([ASKED, USES], 'item 2 .* calls as "tool_calls"'),
+        ([{**USES, "content": [{"type": "text", "text": "Hm."}, *USES["content"]]}], 'item 1 .* calls as "tool_calls"'),
         ({"messages": [ASKED, GIVES]}, "message 2 .* with the role"),
         ([ASKED, {"role": "model", "parts": [{"text": "Hi."}]}], "item 2 .* blocks of another API"),
         ([ASKED, CALL], "item 2 .* it has no role"),
+        ([{**ASKED, "tool_calls": 5}], "item 1 .* its tool_calls are not a list"),
+        ([{**ASKED, "tool_calls": [5]}], "item 1 .* a tool call has no function"),
+        ([ASKED, {**ASKED, "tool_calls": [{"id": "c", "function": "look"}]}], "item 2 .* a tool call has no function"),
         ({"messages": [AIMessage("Hi.").model_dump()]}, "message 1 .* it has no role"),
         ({"messages": [["user", "Hi."], ASKED]}, "message 1 .* it has no role"),
         ([CALL], "item 1 is neither an export, .* write each message as"),

@@ -501,6 +501,7 @@ GOOD: dict[str, Any] = {
         encode({**GOOD, "data": ormsgpack.packb(3)}),
         encode({**GOOD, "data": ormsgpack.packb(["answer"])}),
         encode({**GOOD, "data": ormsgpack.packb([[1, 2]])}),
+        encode({**GOOD, "data": ormsgpack.packb([["messages", [], 3]])}),
         encode({**GOOD, "data": ormsgpack.packb({"a": 1})}),
     ],
 )

@@ -184,6 +184,23 @@ def test_orders_compare_as_langgraphs_own_store_does(operator: str) -> None:
         assert found[0] == found[1]
 
 
+@pytest.mark.parametrize(
+    ("condition", "found"),
+    [
+        ({"$gte": 1, "$lt": 3}, {"1", "2"}),
+        ({"$gt": 0, "$ne": 2}, {"1", "3"}),
+        ({"x": {"$gt": 1, "$lt": 3}}, {"in 2"}),
+        ({}, {"in 1", "in 2", "in 3"}),  # any object, as in LangGraph's own store
+    ],
+)
+def test_all_conditions_of_a_field_must_hold(condition: dict[str, Any], found: set[str]) -> None:
+    store = make(MemoryStore())
+    for n in range(4):
+        store.put(ADA, str(n), {"n": n})
+        store.put(ADA, f"in {n}", {"n": {"x": n} if n else None})
+    assert {item.key for item in store.search(ADA, filter={"n": condition})} == found
+
+
 def test_what_has_no_order_is_not_found_and_does_no_harm() -> None:
     store = make(MemoryStore())
     for n, value in enumerate([None, "tall", [1], {"$gt": 1}]):
@@ -200,6 +217,7 @@ def test_what_has_no_order_is_not_found_and_does_no_harm() -> None:
         ({"n": {"$regex": "x"}}, r"\$regex"),
         ({"n": {"$gt": "tall"}}, r"\$gt"),
         ({"a": {"b": {"$in": [1]}}}, r"\$in"),
+        ({"n": {"$gt": 1, "depth": 2}}, "depth"),
         ({"n": 1, "$or": [{"n": 1}, {"n": 2}]}, r"\$or"),
         ({"$and": [{"n": 1}]}, r"\$and"),
         ({"$not": {"n": 1}}, r"\$not"),
@@ -611,19 +629,22 @@ def test_the_first_of_many_items_of_one_batch_are_found_without_reading_all(
     assert [item.key for item in store.search(ADA, filter={"odd": 1})] == [f"{n:04}" for n in range(3, 22, 2)]
 
 
-def test_items_that_were_logged_again_are_not_the_last_updated(distant: tuple[RedisStore, RoundTrips]) -> None:
+@pytest.mark.parametrize(("first", "later", "count", "entries"), [("z", "a", 500, 2), ("a", "z", 100, 1)])
+def test_items_that_were_logged_again_are_not_the_last_updated(
+    distant: tuple[RedisStore, RoundTrips], first: str, later: str, count: int, entries: int
+) -> None:
     clock = FakeClock()
     place = ("langgraph", "", "items", *ADA)
     store = LongTermStore(store=distant[0], index=open_index("memory:"), clock=clock)
-    store.batch([PutOp(ADA, f"z{n:03}", {"text": "bike"}) for n in range(500)])
+    store.batch([PutOp(ADA, f"{first}{n:03}", {"text": "bike"}) for n in range(count)])
     clock.advance(1)
-    store.batch([PutOp(ADA, f"a{n:03}", {"text": "bike"}) for n in range(200)])
+    store.batch([PutOp(ADA, f"{later}{n:03}", {"text": "bike"}) for n in range(200)])
     store.search(ADA, query="bike")
     distant[0].write(place, remove=distant[0].scan(place).items)  # as where a server has evicted the log alone
     store.search(ADA, query="bike")
-    assert distant[0].scan(place).total == 2  # the later one names those that were updated first
+    assert distant[0].scan(place).total == entries  # the last names those that were updated first, or both
     for _ in range(2):
-        assert [item.key for item in store.search(ADA)] == [f"a{n:03}" for n in range(10)]
+        assert [item.key for item in store.search(ADA)] == [f"{later}{n:03}" for n in range(10)]
 
 
 def test_a_sweep_reads_no_item_where_none_can_have_expired(distant: tuple[RedisStore, RoundTrips]) -> None:
@@ -668,6 +689,7 @@ WRONG_FIELDS = [
         (("created_at", "updated_at"), (None, "5", 1e300, True)),
         (("ttl", "expires_at"), ("9", [9], True, math.nan, math.inf, 10**400)),
         (("fields",), (5, "text", [5], {"text": 1})),
+        (("value",), ("shed", ["shed"], None, 5)),
     )
     for name in names
     for value in values
@@ -1127,6 +1149,34 @@ def test_a_log_that_cannot_be_tidied_fails_no_write_that_is_done(caplog: pytest.
     assert "could not be tidied; this will be tried again: the disk is full" in caplog.text
 
 
+@pytest.mark.parametrize("look", ["list", "sweep", "search", "get"])
+def test_a_full_store_answers_reads_that_would_write(look: str) -> None:
+    class Full(MemoryStore):
+        is_full = False
+
+        def write(self, namespace: tuple[str, ...], **change: Any) -> None:
+            if self.is_full:
+                raise StoreError("the disk is full")
+            super().write(namespace, **change)
+
+    clock = FakeClock()
+    inner = Full(clock=clock)
+    store = make(inner, clock=clock)
+    store.put(ADA, "k", {}, ttl=1)
+    for place in (BOB, (*ADA, "emptied")):
+        store.put(place, "k", {})
+        store.delete(place, "k")
+    clock.advance(30)  # a read would refresh the item, and forget the namespaces that were emptied
+    inner.is_full = True
+    answers: dict[str, Callable[[], object]] = {
+        "list": store.list_namespaces,
+        "sweep": store.sweep_ttl,
+        "search": lambda: [item.key for item in store.search(())],
+        "get": lambda: store.get(ADA, "k") is not None,
+    }
+    assert answers[look]() == {"list": [ADA], "sweep": 0, "search": ["k"], "get": True}[look]
+
+
 # --- writers who disturb each other -------------------------------------------------------------------------
 
 
@@ -1367,6 +1417,19 @@ def test_a_lasting_item_that_comes_beside_an_expiring_one_lasts() -> None:
     one.get(ADA, "other")  # which refreshes it
     clock.advance(1000)
     assert set(everything(one)) == {(ADA, "k"), (ADA, "third")}
+
+
+def test_a_lasting_item_that_expires_now_is_not_forgotten_by_a_sweep_beside_it() -> None:
+    clock = FakeClock()
+    inner = interrupted(clock)
+    one, two = make(inner, clock=clock), make(inner, clock=clock)
+    one.put(ADA, "k", {})
+    one.put(ADA, "other", {}, ttl=1)
+    clock.advance(61)
+    inner.first = [lambda: two.put(ADA, "k", {}, ttl=10)]  # after which as many expire, and the first at the same time
+    one.sweep_ttl()
+    clock.advance(1000)
+    assert one.list_namespaces() == []
 
 
 def test_an_item_with_a_value_that_is_not_equal_to_itself_is_refreshed_by_reading() -> None:

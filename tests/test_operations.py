@@ -1213,6 +1213,7 @@ def test_damaged_values_are_counted(damage: bytes) -> None:
     LongTermMemory(store, open_index("memory:"), user="ada").add([Message(role="user", content="A red kite.")])
     ExperiencePool(store).create(Experience(req="question", resp="answer"))
     WorkingMemory(store).store("talk", {"goal": "a kite"})
+    store.write(("brain", "", "", "s"), put={"created": b"1.5", "archived": b"2"})  # numbers look like what is sealed
     assert said(Checkup(store).examine(), "entries") == ["ok: 8 were checked"]  # two in the long-term memory
     damaged = 0
     for namespace in store.namespaces():

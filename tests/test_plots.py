@@ -337,6 +337,10 @@ def test_scores_fall_into_bins() -> None:
     assert across(ax.lines[0])[0] == 0.97
 
 
+def test_scores_between_the_whole_ones_from_one_to_ten_have_finer_bins() -> None:
+    assert [len(heights(score_distribution([1.0, score, 9.0]))) for score in (2.0, 2.5)] == [10, 20]
+
+
 def test_the_highest_score_is_drawn_however_the_bins_are_rounded() -> None:
     ax = score_distribution([0.1, 1.7])
     assert (heights(ax)[0], heights(ax)[-1]) == (1, 1)
@@ -560,6 +564,7 @@ def test_a_map_is_not_mirrored_and_what_all_have_in_common_does_not_count(seed: 
     assert wide > high
     most, least = (list(vectors).index(pick(vectors, key=lambda text: vectors[text][1])) for pick in (max, min))
     assert found[most][0] > 0 > found[least][0]
+    assert all(abs(sum(values)) < 1e-3 for values in zip(*found, strict=True))
 
 
 def test_the_axes_say_how_much_they_show() -> None:

@@ -45,6 +45,7 @@ def test_settings_reach_the_services(url: str) -> None:
     brain.add_messages([Message(role="user", content=f"bike {n}") for n in range(10)])
     assert brain.count() == 3
     assert len(settings.long_term(user="ada").search("bike")) == 2
+    assert (settings.long_term(user="ada").ttl, settings.long_term(session="s").ttl) == (None, 60)
     pool = settings.experiences("capitals", user="ada")
     pool.create(Experience(req="France", resp="Paris"))
     assert (pool.ttl, pool.scope.tenant, pool.scope.user, pool.tag) == (60, "acme", "ada", "capitals")

@@ -194,6 +194,18 @@ def test_matrices_are_held_within_the_memory_given(tmp_path: Path) -> None:
         assert len(vectors._matrices) <= 1_000
 
 
+def test_what_was_removed_leaves_the_memory(vectors: SQLiteVectors) -> None:
+    chance = random.Random(6)
+    put(vectors, {f"d{n}": unit(chance) for n in range(100)})
+    query = unit(chance)
+    assert len(vectors.nearest("n/", MAKER, query, 200)) == 100
+    (matrix,) = vectors._matrices.values()
+    full = matrix.size
+    put(vectors, {}, [f"d{n}" for n in range(90)])
+    assert {id_ for id_, _ in vectors.nearest("n/", MAKER, query, 200)} == {f"d{n}" for n in range(90, 100)}
+    assert matrix.size < full / 5
+
+
 def test_one_that_grows_makes_others_go_and_one_that_stays_looks_at_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -616,6 +616,13 @@ def test_what_left_the_history_is_counted() -> None:
 # --- what was found
 
 
+def test_of_many_signals_the_strongest_are_shown() -> None:
+    signals = {f"signal {n}": (-1) ** n * n / 100 for n in range(1, 13)}
+    shown = read(recalled("A talk.", signals=signals)).text
+    assert [n for n in range(1, 13) if f"signal {n} " in shown] == [*range(5, 13)]
+    assert "… 4 more" in shown
+
+
 def test_a_search_shows_scores_words_signals_speaker_and_time() -> None:
     memory = LongTermMemory(open_store("memory:"), open_index("memory:"), user="ada")
     memory.add([Message(role="user", name="Ada", content="My bikes are in the shed.", created_at=NOON)], session="mon")
