@@ -26,11 +26,14 @@ from langmem_adapters import warn_once
 from langmem_adapters.experience.shelf import index as shelf_index
 from langmem_adapters.protocols import Store
 from langmem_adapters.records import keyed
+from langmem_adapters.stores import redis_wire
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.redis import RedisStore
+from langmem_adapters.stores.redis_outage import Retries
 from langmem_adapters.stores.sqlite import SQLiteStore
 from langmem_adapters.testing import FakeClock
 from tests.benchmarks.round_trips import RoundTrips
+from tests.chroma_server import ChromaServer
 from tests.openai_server import REPLAY_URL, OpenAIServer, cassette
 from tests.servers import RedisServer, no_redis, redis_servers
 
@@ -210,6 +213,12 @@ def start_redis() -> Iterator[Callable[..., RedisServer]]:
 
 
 @pytest.fixture
+def no_retries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Redis stores report a server that refuses at once, and not after a second in which it may come back."""
+    monkeypatch.setattr(redis_wire, "Retries", lambda _seconds: Retries(0))
+
+
+@pytest.fixture
 def patient_search(monkeypatch: pytest.MonkeyPatch) -> None:
     """A search that waits no more than a moment for a thread that embeds may miss something on a crowded machine."""
     monkeypatch.setattr(shelf_index, "_WAIT_SECONDS", 60.0)
@@ -267,6 +276,24 @@ def distant(redis_server: RedisServer, key_prefix: str) -> Iterator[tuple[RedisS
         store.get(("nothing",), ["key"])
         yield store, door
         store.close()
+
+
+# --- Chroma -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def _chroma_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChromaServer]:
+    server = ChromaServer(tmp_path_factory.mktemp("chroma-server"))
+    server.start()
+    yield server
+    server.kill()
+
+
+@pytest.fixture
+def chroma_server(_chroma_server: ChromaServer) -> ChromaServer:
+    """A real server, shared by all tests of the process, which takes seconds to start; empty, and it may be killed."""
+    _chroma_server.renew()
+    return _chroma_server
 
 
 # --- model calls --------------------------------------------------------------------------------------------

@@ -450,6 +450,7 @@ def test_data_that_is_no_text_is_shown_as_json(tmp_path: Path) -> None:
     assert texts(RedisWorkingMemoryManager(url).retrieve(SimpleNamespace(conversation_id="c1"))) == ['{"n":[1]}']
 
 
+@pytest.mark.usefixtures("no_retries")
 def test_an_outage_is_not_an_empty_memory(host: Host) -> None:
     manager = RedisWorkingMemoryManager("redis://user:S3cret@127.0.0.1:1")
     for method in METHODS:

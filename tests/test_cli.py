@@ -695,6 +695,7 @@ def test_reading_commands_do_not_make_a_file(tmp_path: Path, command: Sequence[s
     ],
 )
 @pytest.mark.parametrize("command", ["import", "sessions", "recall"])
+@pytest.mark.usefixtures("no_retries")
 def test_a_store_that_cannot_be_used(
     tmp_path: Path, command: str, url: str, sentence: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

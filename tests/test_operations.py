@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -1505,7 +1506,10 @@ def test_every_sentence_of_a_server_is_in_the_guide() -> None:
     assert [words for words in own if words not in joined] == []
 
 
-def test_sizes_are_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_sizes_are_measured(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sizes, "time", SimpleNamespace(sleep=lambda _: None))  # for which a file needs no rest
     sizes.measure(open_store(f"sqlite:///{tmp_path}/sizes.db"), shapes=((2, 200),))
     figures = [int(line.split()[-3].replace(",", "")) for line in capsys.readouterr().out.splitlines()]
     assert len(figures) == 3

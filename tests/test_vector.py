@@ -46,14 +46,6 @@ NOTES = ("notes",)
 local = pytest.mark.filterwarnings("ignore:Payload indexes have no effect:UserWarning")
 
 
-@pytest.fixture(scope="module")
-def chroma_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChromaServer]:
-    server = ChromaServer(tmp_path_factory.mktemp("chroma-server"))
-    server.start()
-    yield server
-    server.kill()
-
-
 def words(**options: Any) -> Embedder:
     return Embedder(word_vectors, **({"name": "words-64"} | options))
 
@@ -86,8 +78,6 @@ class TestOnAServerOfChroma(VectorsConformance):
     def vectors(self, chroma_server: ChromaServer) -> Iterator[Vectors]:
         with contextlib.closing(ChromaVectors(chroma_server.url)) as opened:
             yield opened
-            for collection in opened._get_client().list_collections():
-                opened._get_client().delete_collection(collection.name)
 
 
 class TestInASimpleVectorStore(VectorsConformance):

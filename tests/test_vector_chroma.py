@@ -52,15 +52,6 @@ def folder(tmp_path: Path) -> str:
     return f"chroma:///{tmp_path}/chroma"
 
 
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[ChromaServer]:
-    (tmp_path / "server").mkdir()
-    started = ChromaServer(tmp_path / "server")
-    started.start()
-    yield started
-    started.kill()
-
-
 def index_at(url: Any, embed: Any = word_vectors, name: str = "words-64") -> VectorIndex:
     return open_vectors(url, Embedder(embed, name=name))
 
@@ -269,8 +260,8 @@ def test_a_client_may_be_given_and_stays_open(tmp_path: Path) -> None:
         assert found(index, "bike") == ["a"]
 
 
-def test_an_asynchronous_client_is_refused_where_it_is_given(server: ChromaServer) -> None:
-    client = asyncio.run(chromadb.AsyncHttpClient(host="127.0.0.1", port=server.port))
+def test_an_asynchronous_client_is_refused_where_it_is_given(chroma_server: ChromaServer) -> None:
+    client = asyncio.run(chromadb.AsyncHttpClient(host="127.0.0.1", port=chroma_server.port))
     with pytest.raises(ConfigurationError, match=r"a synchronous client, .* and not in AsyncClient$"):
         index_at(client)
 
@@ -543,11 +534,11 @@ def _add(url: str, writer: int, progress: Connection) -> None:
     progress.send("done")
 
 
-def test_i2_on_a_server_processes_see_each_other_at_once(server: ChromaServer) -> None:
+def test_i2_on_a_server_processes_see_each_other_at_once(chroma_server: ChromaServer) -> None:
     names = ["mine", *(f"{writer}-{n}" for writer in range(2) for n in range(25))]
-    with contextlib.closing(index_at(server.url)) as index:
+    with contextlib.closing(index_at(chroma_server.url)) as index:
         index.apply(NOTES, upsert=[Document("mine", "bike")])
-        children = [child(_add, server.url, writer) for writer in range(2)]
+        children = [child(_add, chroma_server.url, writer) for writer in range(2)]
         seen: set[str] = set()
         for process, progress in children:
             while not progress.poll():
@@ -562,10 +553,10 @@ def test_i2_on_a_server_processes_see_each_other_at_once(server: ChromaServer) -
         assert set(found(index, "bike")) <= set(names)
 
 
-def test_a_server_that_goes_and_comes_back(server: ChromaServer) -> None:
-    with contextlib.closing(index_at(server.url)) as index:
+def test_a_server_that_goes_and_comes_back(chroma_server: ChromaServer) -> None:
+    with contextlib.closing(index_at(chroma_server.url)) as index:
         index.apply(NOTES, upsert=[Document("a", "bike")], position=(1, "a"))
-        server.kill()
+        chroma_server.kill()
         for call in (
             lambda: index.search(NOTES, "bike", 1),
             lambda: index.score(NOTES, "bike", ["a"]),
@@ -573,46 +564,46 @@ def test_a_server_that_goes_and_comes_back(server: ChromaServer) -> None:
             lambda: index.position(NOTES),
             lambda: index.clear(NOTES),
         ):
-            with pytest.raises(SearchError, match=f"^127.0.0.1:{server.port} cannot be reached: ") as caught:
+            with pytest.raises(SearchError, match=f"^127.0.0.1:{chroma_server.port} cannot be reached: ") as caught:
                 call()
             assert "\n" not in str(caught.value)
             assert caught.value.__cause__ is not None
-        server.start()
+        chroma_server.start()
         assert index.position(NOTES) == (1, "a")
         index.apply(NOTES, upsert=[Document("b", "boat")], position=(2, "b"))
         assert found(index, "bike") == ["a", "b"]
 
 
-def test_a_server_that_was_never_there(server: ChromaServer) -> None:
-    server.kill()
-    index = index_at(server.url)
+def test_a_server_that_was_never_there(chroma_server: ChromaServer) -> None:
+    chroma_server.kill()
+    index = index_at(chroma_server.url)
     for _ in range(2):
-        with pytest.raises(SearchError, match=f"^127.0.0.1:{server.port} cannot be reached: ") as caught:
+        with pytest.raises(SearchError, match=f"^127.0.0.1:{chroma_server.port} cannot be reached: ") as caught:
             index.search(NOTES, "bike", 1)
         assert "\n" not in str(caught.value)
-    server.start()
+    chroma_server.start()
     assert index.search(NOTES, "bike", 1) == []
     index.close()
 
 
 def test_a_server_that_hangs_keeps_a_search_waiting_for_a_moment(
-    server: ChromaServer, monkeypatch: pytest.MonkeyPatch
+    chroma_server: ChromaServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with contextlib.closing(index_at(server.url)) as index:
+    with contextlib.closing(index_at(chroma_server.url)) as index:
         index.apply(NOTES, upsert=[Document("a", "bike")], position=(1, "a"))
         chroma = chroma_of(index)
         assert chroma._get_client()._server._session.timeout == httpx.Timeout(60)
-        server.freeze()
+        chroma_server.freeze()
         monkeypatch.setattr(vector_chroma_driver, "_READ_TIMEOUT", 0.2)
         for call in (
             lambda: index.search(NOTES, "bike", 1),
             lambda: index.score(NOTES, "bike", ["a"]),
             lambda: index.position(NOTES),
         ):
-            with pytest.raises(SearchError, match=f"^127.0.0.1:{server.port} cannot be reached: ReadTimeout"):
+            with pytest.raises(SearchError, match=f"^127.0.0.1:{chroma_server.port} cannot be reached: ReadTimeout"):
                 call()
         monkeypatch.undo()
-        server.thaw()
+        chroma_server.thaw()
         assert found(index, "bike") == ["a"]
 
 
@@ -695,15 +686,15 @@ def test_a_server_that_hangs_while_a_client_is_made_keeps_a_search_waiting_for_a
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="this system does not list a process's files")
-def test_a10_who_forgets_to_close_an_index_leaves_no_connections_behind(server: ChromaServer) -> None:
+def test_a10_who_forgets_to_close_an_index_leaves_no_connections_behind(chroma_server: ChromaServer) -> None:
     def search() -> int:
-        found(index_at(server.url), "bike")
+        found(index_at(chroma_server.url), "bike")
         gc.collect()
         return len([*Path("/proc/self/fd").iterdir()])
 
     before = search()
     assert [search() for _ in range(3)] == [before] * 3
-    index = index_at(server.url)
+    index = index_at(chroma_server.url)
     for _ in range(3):  # nor does who closes one, and goes on
         found(index, "bike")
         index.close()
@@ -729,11 +720,11 @@ def test_a_client_that_cannot_be_made_hangs_up() -> None:
             gc.enable()
 
 
-def test_a_namespace_that_another_process_began_anew(server: ChromaServer) -> None:
+def test_a_namespace_that_another_process_began_anew(chroma_server: ChromaServer) -> None:
     with (
-        contextlib.closing(index_at(server.url)) as index,
-        contextlib.closing(index_at(server.url)) as other,
-        contextlib.closing(index_at(server.url, name="newer")) as newer,
+        contextlib.closing(index_at(chroma_server.url)) as index,
+        contextlib.closing(index_at(chroma_server.url)) as other,
+        contextlib.closing(index_at(chroma_server.url, name="newer")) as newer,
     ):
         index.apply(NOTES, upsert=[Document("a", "bike")], position=(1, "a"))
         assert found(index, "bike") == ["a"]
@@ -767,8 +758,8 @@ class CloudQuotas(httpx.BaseTransport):
         return self._behind.handle_request(request)
 
 
-def test_chroma_cloud_is_never_asked_for_more_than_its_quota(server: ChromaServer) -> None:
-    client: Any = chromadb.HttpClient(host="127.0.0.1", port=server.port)
+def test_chroma_cloud_is_never_asked_for_more_than_its_quota(chroma_server: ChromaServer) -> None:
+    client: Any = chromadb.HttpClient(host="127.0.0.1", port=chroma_server.port)
     client.get_settings().chroma_server_host = "api.trychroma.com"
     session = client._server._session
     session._transport = CloudQuotas(session._transport)
