@@ -389,9 +389,21 @@ def test_pieces_add_up(blocks: list[Any]) -> None:
     response = ChatResponse(message=ChatMessage(role="assistant", blocks=blocks), additional_kwargs={"a": 1})
     seen = list(pieces(response))
     together = "".join(piece.delta for piece in seen)
-    assert together == (response.message.content or "")
+    assert together == "".join(block.text for block in blocks if isinstance(block, TextBlock))
     assert came_to(seen).message == response.message
     assert seen[-1].additional_kwargs == {"a": 1}
+
+
+def test_a_served_stream_has_no_line_breaks_that_the_models_had_not() -> None:
+    """Anthropic's answer from search results has a block for each passage, which ends within a sentence."""
+    parts = [TextBlock(text="It is "), TextBlock(text="in the shed"), TextBlock(text=".")]
+    live = [
+        ChatResponse(message=ChatMessage(role="assistant", blocks=parts[: n + 1]), delta=part.text)
+        for n, part in enumerate(parts)
+    ]
+    kept = came_to(live)
+    assert kept.message.blocks == parts
+    assert "".join(piece.delta for piece in pieces(kept)) == "It is in the shed."
 
 
 def test_a_stream_is_kept_with_the_text_of_its_deltas() -> None:

@@ -223,8 +223,6 @@ def _with_text(last: Any, text: str) -> Any:
         return last.model_copy(update={"text": text})
     blocks = last.message.blocks
     texts = [block for block in blocks if isinstance(block, TextBlock)]
-    if text == "".join(block.text for block in texts):
-        return last
     position = blocks.index(texts[0]) if texts else 0  # several that do not add up to it: Mistral's has all pieces
     others = [block for block in blocks[position:] if not isinstance(block, TextBlock)]
     blocks = [*blocks[:position], TextBlock(text=text), *others]
@@ -232,4 +230,7 @@ def _with_text(last: Any, text: str) -> Any:
 
 
 def _text(response: Response) -> str:
-    return response.text if isinstance(response, CompletionResponse) else response.message.content or ""
+    """The text as a stream's deltas add up to it: ``content`` would have a line break between two blocks."""
+    if isinstance(response, CompletionResponse):
+        return response.text
+    return "".join(block.text for block in response.message.blocks if isinstance(block, TextBlock))
