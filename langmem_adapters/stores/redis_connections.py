@@ -56,7 +56,7 @@ def call_with_connection(pool: ConnectionPool, exchange: Callable[[Any], T]) -> 
         pool.release(connection)
 
 
-def _connected(pool: ConnectionPool, connect: Callable[[], T]) -> T:
+def _connected(pool: ConnectionPool, connect: Callable[[], Any]) -> Any:
     """What ``connect`` returns, after which a connection of this pool can be used."""
     try:
         return connect()
