@@ -191,7 +191,7 @@ def test_a_credential_provider_that_fails_is_an_outage(
     server, vault = start_redis(), Vault()
     with sentinel(server, tmp_path) as port:
         if befalls is is_idle:
-            sentinels = redis.asyncio.sentinel.Sentinel([("127.0.0.1", port)])
+            sentinels = redis.asyncio.sentinel.Sentinel([("127.0.0.1", port)])  # type: ignore[no-untyped-call]
             client = sentinels.master_for("mine", credential_provider=vault)
         else:
             client = client_of(port=server.port, credential_provider=vault)
