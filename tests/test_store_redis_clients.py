@@ -17,8 +17,10 @@ from langmem_adapters import WorkingMemory, open_store
 from langmem_adapters.errors import ConfigurationError, StoreUnavailable
 from langmem_adapters.langchain import BrainChatMessageHistory
 from langmem_adapters.stores.redis import RedisStore
+from langmem_adapters.testing import FakeClock
 from tests.servers import RedisServer
 from tests.test_store_redis import NS, keys, sentinel
+from tests.test_store_redis_outage import works
 from tests.waiting import until
 
 CLIENTS = pytest.mark.parametrize(
@@ -149,3 +151,59 @@ class AwaitedLogin(redis.CredentialProvider):
 def test_what_only_the_client_knows(client: Any, why: str) -> None:
     with pytest.raises(ConfigurationError, match=f"{why} does not tell a store how to connect: give it a URL"):
         open_store(client)
+
+
+class Vault(redis.CredentialProvider):
+    """Gives the login of the default user, until it fails."""
+
+    def __init__(self) -> None:
+        self.error: Exception | None = None
+
+    def get_credentials(self) -> tuple[str, str]:
+        if self.error:
+            raise self.error
+        return "default", "hidden"
+
+    async def get_credentials_async(self) -> tuple[str, str]:
+        return self.get_credentials()
+
+
+def is_idle(_: RedisServer, clock: FakeClock) -> None:
+    clock.advance(61)  # the store connects anew
+
+
+def is_hung_up_on(server: RedisServer, _: FakeClock) -> None:
+    with redis.Redis(port=server.port) as raw:
+        raw.client_kill_filter(skipme=True)
+
+
+@pytest.mark.parametrize(
+    ("client_of", "befalls"),
+    [(redis.Redis, is_hung_up_on), (redis.asyncio.Redis, is_hung_up_on), (redis.asyncio.Redis, is_idle)],
+)
+def test_a_credential_provider_that_fails_is_an_outage(
+    start_redis: Callable[..., RedisServer],
+    client_of: Callable[..., Any],
+    befalls: Callable[[RedisServer, FakeClock], None],
+    clock: FakeClock,
+    tmp_path: Path,
+) -> None:
+    server, vault = start_redis(), Vault()
+    with sentinel(server, tmp_path) as port:
+        if befalls is is_idle:
+            sentinels = redis.asyncio.sentinel.Sentinel([("127.0.0.1", port)])  # type: ignore[no-untyped-call]
+            client = sentinels.master_for("mine", credential_provider=vault)
+        else:
+            client = client_of(port=server.port, credential_provider=vault)
+        with closing(RedisStore(client, clock=clock, retry_for=0)) as store:
+            assert store.append(NS, [("a", b"")]).new == [True]
+            vault.error = RuntimeError("the token tok_123 has expired")
+            befalls(server, clock)
+            reason = r"see why the credential provider of its client fails \(RuntimeError\)$"
+            with pytest.raises(StoreUnavailable, match=reason) as caught:
+                store.get(NS)
+            assert caught.value.__cause__
+            assert caught.value.__cause__.__cause__ is vault.error
+            vault.error = None
+            until(lambda: works(store))
+            assert [item.id for item in store.scan(NS).items] == ["a"]

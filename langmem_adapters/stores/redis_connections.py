@@ -16,7 +16,13 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError, ResponseError, WatchError
 
 from langmem_adapters.concurrency.forks import reset_in_child
-from langmem_adapters.stores.redis_outage import LOST_CONNECTION_ERRORS, NO_FREE_CONNECTION, REPLICA_ERRORS, is_down
+from langmem_adapters.stores.redis_outage import (
+    LOST_CONNECTION_ERRORS,
+    NO_FREE_CONNECTION,
+    REPLICA_ERRORS,
+    CredentialsError,
+    is_down,
+)
 
 T = TypeVar("T")
 
@@ -30,7 +36,7 @@ _STALE_POOL_ERRORS = (*LOST_CONNECTION_ERRORS, *REPLICA_ERRORS)
 
 def call_with_connection(pool: ConnectionPool, exchange: Callable[[Any], T]) -> T:
     """Call ``exchange`` with a connection of a pool."""
-    connection = _get_connection(pool)
+    connection = _connected(pool, pool.get_connection)
 
     def drop(error: Exception) -> None:
         connection.disconnect()
@@ -50,11 +56,15 @@ def call_with_connection(pool: ConnectionPool, exchange: Callable[[Any], T]) -> 
         pool.release(connection)
 
 
-def _get_connection(pool: ConnectionPool) -> Any:
+def _connected(pool: ConnectionPool, connect: Callable[[], Any]) -> Any:
+    """What ``connect`` returns, after which a connection of this pool can be used."""
     try:
-        return pool.get_connection()
+        return connect()
     except BaseException as error:
         drop_half_made((pool,), error)
+        is_of_provider = isinstance(error, Exception) and not isinstance(error, (RedisError, OSError))
+        if is_of_provider and pool.connection_kwargs.get("credential_provider"):
+            raise CredentialsError(type(error).__name__) from error  # its text may hold a secret
         raise
 
 
@@ -256,10 +266,10 @@ class OwnConnections:
             connection.disconnect()
             hand[0] = None
             self._pool.release(connection)
-        connection = hand[0] = _get_connection(self._pool)
+        connection = hand[0] = _connected(self._pool, self._pool.get_connection)
         if self._last_uses.was_long_ago(connection):
             connection.disconnect()
-            connection.connect()
+            _connected(self._pool, connection.connect)
         return connection
 
     def _put_away(self, failed: Any, error: BaseException) -> None:

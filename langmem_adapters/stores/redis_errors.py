@@ -24,13 +24,20 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.sentinel import MasterNotFoundError
 
 from langmem_adapters.errors import StoreError, StoreUnavailable
-from langmem_adapters.stores.redis_outage import BUSY_PREFIX, NO_FREE_CONNECTION, TLS_HANG_UPS, is_down
+from langmem_adapters.stores.redis_outage import (
+    BUSY_PREFIX,
+    NO_FREE_CONNECTION,
+    TLS_HANG_UPS,
+    CredentialsError,
+    is_down,
+)
 
 _NO_CONNECTION_LEFT = "has no free connection in its pool: raise max_connections"
 _TOO_MANY_FILES = "cannot be connected to, as too many files are open: raise the limit (ulimit -n), or close stores"
 _LOADING = "is loading its data: try again in a moment"
 _BUSY = "is busy with a script that is none of this library's: try again when it has ended"
 _LOGIN_REFUSED = "refuses the user name or password: correct them in the URL"
+_NO_CREDENTIALS = "cannot be logged in to: see why the credential provider of its client fails"
 _TIMEOUT = (
     "did not answer in time: see whether it is reachable, not overloaded, and speaks TLS if the URL is rediss://,"
     " or raise socket_timeout"
@@ -92,6 +99,7 @@ _ARGUMENTS_PREFIX = ", with args beginning with"
 # The first match counts, by the driver's class and words.
 _SENTENCES: tuple[tuple[type[Exception], str, type[StoreError], str], ...] = (
     (AuthenticationError, "", StoreUnavailable, _LOGIN_REFUSED),
+    (CredentialsError, "", StoreUnavailable, _NO_CREDENTIALS),
     (Exception, "Too many open files", StoreUnavailable, _TOO_MANY_FILES),
     (MaxConnectionsError, "", StoreUnavailable, _NO_CONNECTION_LEFT),
     (RedisConnectionError, NO_FREE_CONNECTION, StoreUnavailable, _NO_CONNECTION_LEFT),

@@ -51,6 +51,10 @@ _FIRST_PAUSE_SECONDS = 0.05  # each later pause is twice as long
 _MAX_PAUSE_SECONDS = 0.5
 
 
+class CredentialsError(RedisConnectionError):
+    """A credential provider has failed, which gives the login of each new connection."""
+
+
 def is_down(error: Exception) -> bool:
     """Whether the server is out of reach, as opposed to one that refuses the call, and would again.
 
