@@ -471,6 +471,18 @@ def test_the_help_of_import_names_what_it_reads(name: str) -> None:
     assert name.replace("-", "") in described.partition("╭")[0].partition("usage")[2]
 
 
+@pytest.mark.own
+def test_help_describes_each_command_also_without_docstrings() -> None:
+    code = (
+        "import typer; from langmem_adapters.cli.app import app; root = typer.main.get_command(app);"
+        "print([command.name for command in (root, *root.commands.values()) if not command.help])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-OO", "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120, check=True
+    )
+    assert done.stdout == "[]\n"
+
+
 @pytest.mark.parametrize("earlier", [None, "old"])
 def test_an_interrupted_export_leaves_no_file(url: str, tmp_path: Path, earlier: str | None) -> None:
     store = open_store(url)

@@ -76,14 +76,14 @@ def _print_version(value: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
+@app.callback(help="Look into the memory of LangChain, LangGraph and LlamaIndex applications.")
 def _root(
     *,
     version: Annotated[
         bool, typer.Option("--version", help="Print the version and exit.", callback=_print_version, is_eager=True)
     ] = False,
 ) -> None:
-    """Look into the memory of LangChain, LangGraph and LlamaIndex applications."""
+    """Take the options of no command."""
 
 
 def _open_session(settings: Settings, session: str, user: str) -> BrainMemory:
@@ -99,11 +99,10 @@ def _describe_scope(settings: Settings, user: str) -> str:
     return description if user else f"{description}; choose another user with --user"
 
 
-@app.command()
+@app.command(help="Show history, overflow, recall and cached answers with a scripted model: no key, no network.")
 def demo(
     *, url: Annotated[str | None, typer.Option(help="The store. Default: a file that is removed at the end.")] = None
 ) -> None:
-    """Show history, overflow, recall and cached answers with a scripted model: no key, no network."""
     from langmem_adapters.cli.demo import play  # noqa: PLC0415 - needs an extra that no other command needs
 
     if url is not None:
@@ -113,7 +112,11 @@ def demo(
         play(f"sqlite:///{Path(folder, 'demo.db')}")
 
 
-@app.command("import")
+@app.command(
+    "import",
+    help="Take conversations in, of this library, OpenAI, LangChain, LlamaIndex, ChatGPT, LoCoMo or MetaGPT.\n\n"
+    "The whole file is checked before anything is written. Importing it again adds nothing.",
+)
 def import_(
     file: Annotated[Path, typer.Argument(help="The file, plain or gzipped; for MetaGPT, its folder.")],
     *,
@@ -133,10 +136,6 @@ def import_(
     user: User = "",
     tenant: Tenant = None,
 ) -> None:
-    """Take conversations in, of this library, OpenAI, LangChain, LlamaIndex, ChatGPT, LoCoMo or MetaGPT.
-
-    The whole file is checked before anything is written. Importing it again adds nothing.
-    """
     settings = settings_for(url, tenant)
     transcripts = read_transcripts(file, format_=format_, session=session)
     if user and any(transcript.user is not None for transcript in transcripts):
@@ -170,7 +169,7 @@ def _import_transcript(
     return imported.new
 
 
-@app.command()
+@app.command(help="List the sessions of a user.")
 def sessions(
     *,
     limit: Annotated[int, typer.Option(min=1, help="How many sessions, those with the latest activity first.")] = 20,
@@ -178,13 +177,12 @@ def sessions(
     user: User = "",
     tenant: Tenant = None,
 ) -> None:
-    """List the sessions of a user."""
     settings = existing_settings(url, tenant)
     listed = settings.sessions(user=user).list_sessions(limit)
     write(session_table(listed) if listed else f"There are no sessions {one_line(_describe_scope(settings, user))}.")
 
 
-@app.command()
+@app.command(help="Show a conversation, with its title, summary and knowledge.")
 def show(
     session: Annotated[str, typer.Argument(help="The session's id.", callback=as_typed)],
     *,
@@ -193,7 +191,6 @@ def show(
     user: User = "",
     tenant: Tenant = None,
 ) -> None:
-    """Show a conversation, with its title, summary and knowledge."""
     brain = _open_session(existing_settings(url, tenant), session, user)
     if title := brain.get_title():
         write(one_line(title), style="bold")
@@ -205,7 +202,7 @@ def show(
         write(format_message(message))
 
 
-@app.command()
+@app.command(help="Search the long-term memory of a user.")
 def recall(
     question: Annotated[str, typer.Argument(help="What to look for.", callback=as_typed)],
     *,
@@ -218,7 +215,6 @@ def recall(
     user: User = "",
     tenant: Tenant = None,
 ) -> None:
-    """Search the long-term memory of a user."""
     if not (user or session):
         raise ConfigurationError("say whose memory to search: give --user, or --session if there is no user")
     settings = existing_settings(url, tenant)
@@ -233,7 +229,7 @@ def recall(
     write(format_hits(results) if results else "Nothing was found.")
 
 
-@app.command("eval")
+@app.command("eval", help="Measure how well the long-term memory finds what your questions ask for.")
 def eval_(
     file: Annotated[Path, typer.Argument(help="Questions and what answers them: JSON, JSON Lines, or LoCoMo.")],
     *,
@@ -243,7 +239,6 @@ def eval_(
     user: User = "",
     tenant: Tenant = None,
 ) -> None:
-    """Measure how well the long-term memory finds what your questions ask for."""
     if save is not None and not fit:
         raise ConfigurationError("--save writes the weights that --fit finds: give it --fit, too")
     settings, questions = existing_settings(url, tenant), evaluation.read_questions(file)
@@ -263,7 +258,7 @@ def eval_(
             replace_file(save, [json.dumps(fitted.weights, indent=2).encode()])
 
 
-@app.command()
+@app.command(help="Write sessions as JSON Lines, as the command import reads them.")
 def export(
     session: Annotated[
         str | None, typer.Argument(help="The session's id. Default: all of the user.", callback=as_typed)
@@ -274,7 +269,6 @@ def export(
     user: User = "",
     tenant: Tenant = None,
 ) -> None:
-    """Write sessions as JSON Lines, as the command import reads them."""
     settings = existing_settings(url, tenant)
     if session is not None:
         _open_session(settings, session, user)
@@ -289,7 +283,7 @@ def export(
         replace_file(output, lines)
 
 
-@app.command()
+@app.command(help="Count what is kept of a user, or all that is in the store.")
 def stats(
     *,
     all_: Annotated[bool, typer.Option("--all", help="Count the whole store, by kind, instead of one user.")] = False,
@@ -298,7 +292,6 @@ def stats(
     user: User = "",
     tenant: Tenant = None,
 ) -> None:
-    """Count what is kept of a user, or all that is in the store."""
     settings = existing_settings(url, tenant)
     counts = _store_counts(settings) if all_ else _user_counts(settings, user)
     write_result(counts, format_counts(counts), as_json=as_json)

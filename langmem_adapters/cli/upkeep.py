@@ -58,9 +58,8 @@ _STATS_MAX_AGE_SECONDS = 30.0  # for which the figures of a watched store are ke
 upkeep: typer.Typer = typer.Typer()
 
 
-@upkeep.command()
+@upkeep.command(help="Say whether the store answers: exit code 0, or else 2. Redis is asked with PING alone.")
 def health(*, as_json: Json = False, url: Url = None) -> None:
-    """Say whether the store answers: exit code 0, or else 2. Redis is asked with PING alone."""
     settings = settings_for(url, None)
     result = Checkup(settings.store).health()
     if not (result.ok or as_json):
@@ -71,12 +70,11 @@ def health(*, as_json: Json = False, url: Url = None) -> None:
         raise typer.Exit(2)
 
 
-@upkeep.command()
+@upkeep.command(
+    help="Look for what is wrong with the store, and say what to do: exit code 1, if there is a problem.\n\n"
+    "Reads all of it, and writes one throw-away namespace.",
+)
 def doctor(*, as_json: Json = False, url: Url = None) -> None:
-    """Look for what is wrong with the store, and say what to do: exit code 1, if there is a problem.
-
-    Reads all of it, and writes one throw-away namespace.
-    """
     settings = existing_settings(url, None)
     index = settings.index if _has_file(settings.index) else None
     checkup = Checkup(settings.store, index=index, ttl=settings.ttl)
@@ -91,7 +89,7 @@ def _has_file(index: Index) -> bool:
     return bool(files_of(index).databases)
 
 
-@upkeep.command()
+@upkeep.command(help="Show the store and its latest sessions as they change, until Ctrl-C.")
 def watch(
     *,
     every: Annotated[float, typer.Option(min=0.1, max=86_400, help="Seconds between two updates.")] = 2.0,
@@ -103,7 +101,6 @@ def watch(
     user: User = "",
     tenant: Tenant = None,
 ) -> None:
-    """Show the store and its latest sessions as they change, until Ctrl-C."""
     check_seconds("--every", every)  # typer 0.26 lets NaN through
     view = _StoreView(existing_settings(url, tenant), user, limit)
     if once or not is_live(OUT):
@@ -144,7 +141,12 @@ class _StoreView:
         return Text(one_line(self.problem), "bold red")
 
 
-@upkeep.command()
+@upkeep.command(
+    help="Remove sessions and working memories that nobody has written to for long, and what indexes have of expired"
+    " ones.\n\n"
+    "Of experiences and cached answers, those pools go in which everything has expired."
+    " Long-term memories of users stay.",
+)
 def prune(
     *,
     older_than: Annotated[
@@ -162,10 +164,6 @@ def prune(
         str | None, typer.Option(help="Only of this tenant. Default: everybody's.", callback=as_typed)
     ] = None,
 ) -> None:
-    """Remove sessions and working memories that nobody has written to for long, and what indexes have of expired ones.
-
-    Of experiences and cached answers, those pools go in which everything has expired. Long-term memories of users stay.
-    """
     settings = existing_settings(url, tenant)
     indexes = every_index(settings.url, codec=None, vectors=settings.vectors_url, embedder=settings.embedder)
     with progress() as bar, advancing(bar, "pruning", None, "namespaces") as advance:
@@ -194,7 +192,12 @@ def _parse_duration(text: str) -> float:
     return seconds
 
 
-@upkeep.command("delete-user")
+@upkeep.command(
+    "delete-user",
+    help="Delete all that is kept for a user, here and in this machine's indexes, with its traces. It cannot be undone."
+    "\n\n"
+    "After an interruption, the same command goes on.",
+)
 def delete_user(
     user: Annotated[str, typer.Argument(help="The user to delete.", callback=as_typed)],
     *,
@@ -203,10 +206,6 @@ def delete_user(
     url: Url = None,
     tenant: Tenant = None,
 ) -> None:
-    """Delete all that is kept for a user, here and in this machine's indexes, with its traces. It cannot be undone.
-
-    After an interruption, the same command goes on.
-    """
     settings = existing_settings(url, tenant)
     if not yes:
         if not sys.stdin.isatty():
@@ -220,17 +219,16 @@ def delete_user(
         write(_OTHER_INDEXES_HINT, console=ERR)
 
 
-@upkeep.command()
+@upkeep.command(
+    help="Copy a whole store into another one, and compare; after an interruption, the same command goes on.\n\n"
+    "Exit code 1, if writers kept changing the source: stop them, and run it again.",
+)
 def migrate(
     from_url: Annotated[str, typer.Argument(help="The store to move from; it is not changed.")],
     to_url: Annotated[str, typer.Argument(help="The store to move to.")],
     *,
     as_json: Json = False,
 ) -> None:
-    """Copy a whole store into another one, and compare; after an interruption, the same command goes on.
-
-    Exit code 1, if writers kept changing the source: stop them, and run it again.
-    """
     source, target = existing_settings(from_url, None), settings_for(to_url, None)
     if is_store_file(source, store_file(target)):
         raise ConfigurationError("a store cannot be migrated into itself: give two different URLs")
@@ -249,9 +247,8 @@ def migrate(
         raise typer.Exit(1)
 
 
-@upkeep.command()
+@upkeep.command(help="Give the space of what was removed from a file back to the disk. Writers wait meanwhile.")
 def vacuum(*, url: Url = None) -> None:
-    """Give the space of what was removed from a file back to the disk. Writers wait meanwhile."""
     settings = existing_settings(url, None)
     store = unwrap(settings.store)
     if not hasattr(store, "vacuum"):

@@ -97,7 +97,7 @@ class NamespaceState(NamedTuple):
     listed_at: float
     expires_at: float | None
     expired_number: int | None  # the number of an expired namespace, if there is any
-    has_inline: bool  # whether there may be inline values
+    has_inline: int  # 1 if there may be inline values, or else 0
 
     @property
     def next_key(self) -> int:
@@ -105,12 +105,12 @@ class NamespaceState(NamedTuple):
         return (self.number << ENTRY_BITS) + self.next + self.uncounted
 
 
-def find_namespace(connection: sqlite3.Connection, name: str, now: float) -> tuple[int, int, bool] | None:
-    """The number of a namespace, the length of its log, and whether there may be inline values.
+def find_namespace(connection: sqlite3.Connection, name: str, now: float) -> tuple[int, int, int] | None:
+    """The number of a namespace, the length of its log, and 1 if there may be inline values, or else 0.
 
     None if there is no such namespace, or it has expired.
     """
-    row: tuple[int, int, bool] | None = connection.execute(_FIND, (name, now)).fetchone()
+    row: tuple[int, int, int] | None = connection.execute(_FIND, (name, now)).fetchone()
     return row
 
 

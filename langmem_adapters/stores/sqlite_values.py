@@ -63,7 +63,7 @@ def read(connection: sqlite3.Connection, number: int, keys: Sequence[str]) -> di
     return values
 
 
-def read_all(connection: sqlite3.Connection, number: int, *, has_inline: bool) -> dict[str, bytes]:
+def read_all(connection: sqlite3.Connection, number: int, *, has_inline: int) -> dict[str, bytes]:
     """Read every value. The log is scanned only if there may be inline values."""
     values = dict(connection.execute(_SELECT_SEPARATE, (number,)))
     if has_inline:
@@ -77,7 +77,7 @@ def _pad_keys(keys: Sequence[str]) -> Sequence[str]:
     return [*keys, *list(keys[-1:]) * (padded_count - len(keys))]
 
 
-def put(connection: sqlite3.Connection, number: int, values: Mapping[str, bytes], *, has_inline: bool) -> None:
+def put(connection: sqlite3.Connection, number: int, values: Mapping[str, bytes], *, has_inline: int) -> None:
     """Write values where they are, and new ones to rows of their own."""
     for key, data in values.items():
         if not (has_inline and connection.execute(_UPDATE_INLINE, (data, number, key)).rowcount):
