@@ -77,6 +77,15 @@ class _Redis(_Section):
         except ValueError:
             raise ValueError("it is the name or the address of a server, without scheme and port") from None
 
+    @field_validator("username", "password")
+    @classmethod
+    def _check_login(cls, text: str) -> str:
+        try:
+            text.encode()
+        except UnicodeEncodeError:  # holds the text
+            raise ValueError("it holds half of a surrogate pair, which cannot be sent") from None
+        return text
+
     def url(self) -> str:
         login = quote(self.username, safe="")
         if self.password:

@@ -18,6 +18,7 @@ _BULLET_PATTERN = re.compile(r"[*•-]\s+")
 _LABEL_PATTERN = re.compile(r"([*_]*)title(?:\1[:\uff1a]|[:\uff1a]\1)\s*", re.IGNORECASE)
 _CLOSING_MARKS = {"“": "”", "„": "“”", "”": "”", "«": "»", "»": "«", "「": "」"} | {mark: mark for mark in "\"'*_`"}
 _REPEATED_MARKS = "*_`"  # "**" surrounds as one mark
+_MAX_MARKS = 8  # inside of each other: a model that is stuck may write many thousands, and each copies the rest
 _OPENING_APOSTROPHE = re.compile(r"(?<!\w)'(?=\w)")  # any other may be within a word, or end one
 
 
@@ -79,7 +80,9 @@ def unquoted(text: str) -> str:
     >>> unquoted('"Dune" or "Emma"'), unquoted("'Dune' or 'Emma'"), unquoted("*Dune* or *Emma*")
     ('"Dune" or "Emma"', "'Dune' or 'Emma'", '*Dune* or *Emma*')
     """
-    while len(text) > 1 and text[-1] in _CLOSING_MARKS.get(text[0], ""):
+    for _ in range(_MAX_MARKS):
+        if len(text) <= 1 or text[-1] not in _CLOSING_MARKS.get(text[0], ""):
+            break
         is_repeated = text[0] in _REPEATED_MARKS
         marks = text[: len(text) - len(text.lstrip(text[0]))] if is_repeated else text[0]
         inner = text[len(marks) : -len(marks)]

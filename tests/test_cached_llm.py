@@ -2294,6 +2294,14 @@ def test_a_file_is_known_by_what_is_in_it(tmp_path: Path, block_of: Callable[[Im
     assert llm.stats()["unkeyed"] == 1
 
 
+@pytest.mark.parametrize("path", ["no\0file.pdf", "half of \ud83d.pdf"])
+def test_a_path_that_no_file_can_have_is_left_to_the_model(path: str) -> None:
+    llm = cached(Scripted(script=["I see nothing."]))
+    asked = [ChatMessage(role="user", blocks=[DocumentBlock(path=path)])]
+    assert llm.chat(asked).message.content == "I see nothing."
+    assert llm.stats()["unkeyed"] == 1
+
+
 @pytest.mark.parametrize(
     "raw",
     [

@@ -275,6 +275,15 @@ def test_blocks_are_standard_content_blocks() -> None:
     ]
 
 
+def test_data_of_a_url_that_is_no_utf_8_comes_back() -> None:
+    url = "data:text/plain,half of \ud83d"
+    message = Message(role="user", content=[{"type": "file", "file": {"file_data": url, "filename": "a.txt"}}])
+    (block,) = from_message(message).blocks
+    assert isinstance(block, DocumentBlock)
+    assert isinstance(block.data, bytes)
+    assert base64.b64decode(block.data) == "half of \ud83d".encode("utf-8", "surrogatepass")
+
+
 def test_a_call_whose_arguments_cannot_be_read_is_langchains_invalid_one() -> None:
     message = to_message(ChatMessage(blocks=[ToolCallBlock(tool_call_id="1", tool_name="look", tool_kwargs="{")]))
     assert message.content == [{"type": "invalid_tool_call", "id": "1", "name": "look", "args": "{", "error": None}]

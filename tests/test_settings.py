@@ -283,6 +283,8 @@ def test_a_file_that_says_nothing_leaves_the_defaults(written: Callable[[str], P
         ("redis: {host: h, port: SECRET}", "the setting redis.port is wrong: "),
         ("redis: {host: h, port: 70000}", "the setting redis.port is wrong: "),
         ("redis: {host: h, password: 123456}", "the setting redis.password is wrong: "),
+        ('redis: {host: h, password: "SECRET\\ud800"}', "the setting redis.password is wrong: it holds half of a"),
+        ('redis: {host: h, username: "SECRET\\ud800"}', "the setting redis.username is wrong: it holds half of a"),
         ("redis: {host: h, db: SECRET}", "the setting redis.db is wrong: "),
         ("redis: {host: 'redis://:SECRET@h'}", "the setting redis.host is wrong: it is the name or the address"),
         ("redis: {host: 'h:6379'}", "the setting redis.host is wrong: "),

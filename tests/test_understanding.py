@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, cast
@@ -19,7 +20,7 @@ from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.tokens import approximate_tokens
-from langmem_adapters.understanding import extract_info, parse_verdict
+from langmem_adapters.understanding import extract_info, parse_verdict, title_in
 from tests.faults import Overtaken
 
 if TYPE_CHECKING:
@@ -310,6 +311,12 @@ def test_b5_a_title_is_a_few_words_and_kept(answer: str, title: str) -> None:
     assert brain.get_title() == title
     brain.get_title()
     assert len(model.asked) == (1 if title else 2)
+
+
+def test_b5_a_title_of_a_model_that_is_stuck_is_read_at_once() -> None:
+    start = time.process_time()
+    assert "Bike" in title_in("'" * 50_000 + " Bike " + "'" * 50_000, 5)
+    assert time.process_time() - start < 1  # twice as many took four times as long
 
 
 def test_b5_a_title_is_made_of_the_newest_of_a_long_history() -> None:

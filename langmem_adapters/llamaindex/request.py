@@ -180,7 +180,7 @@ def _file_paths(value: Any) -> Iterator[Any]:
 def _file_hash(path: Any) -> str:
     try:
         return hashlib.sha256(Path(path).read_bytes()).hexdigest()
-    except OSError as error:
+    except (OSError, ValueError) as error:  # a path may hold a zero byte, or half of a surrogate pair
         raise SerializationError(f"a file of the request cannot be read: {type(error).__name__}") from error
 
 

@@ -77,7 +77,10 @@ def _data_url(url: str, mime: Any) -> tuple[str | bytes | None, Any]:
     if not comma:
         return None, mime
     kind, *parameters = head.split(";")
-    return data if "base64" in parameters else unquote_to_bytes(data), kind or mime
+    if "base64" in parameters:
+        return data, kind or mime
+    # Given a text, it would encode that strictly, and a lone surrogate can be in any.
+    return unquote_to_bytes(data.encode("utf-8", "surrogatepass")), kind or mime
 
 
 def _canonical(text: str) -> str:
