@@ -50,8 +50,10 @@ def encode_plain(value: Any) -> bytes:
     try:
         return to_json(value)
     except (PydanticSerializationError, UnicodeEncodeError):
-        # A lone surrogate has no UTF-8 form; JSON's own escape can carry it.
-        return json.dumps(value, ensure_ascii=True, separators=(",", ":")).encode()
+        # A lone surrogate has no UTF-8 form; JSON has an escape for it. Two that stand for a character become that.
+        text = json.dumps(value, ensure_ascii=True, separators=(",", ":"))
+        json.loads(text, object_pairs_hook=_distinct_pairs)
+        return text.encode()
 
 
 def decode(data: bytes) -> Any:
@@ -133,6 +135,16 @@ def is_plain(value: Any, outer_levels: int = 0) -> bool:
         return _is_plain(value, _MAX_DEPTH - outer_levels)
     except RecursionError:
         return False
+
+
+def _distinct_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The pairs of an object. Raises SerializationError if two keys, or members of a set, have become equal."""
+    fields = dict(pairs)
+    members = fields.get(_VALUE_KEY) if fields.get(_TYPE_KEY) in UNORDERED else []
+    keys = [json.dumps(member[0] if fields[_TYPE_KEY] == "dict" else member) for member in members or ()]
+    if len(fields) < len(pairs) or len({*keys}) < len(keys):
+        raise SerializationError("two keys, one of them with a character in two halves, are one text when stored")
+    return fields
 
 
 def _is_nested_deeper(value: Any, levels: int) -> bool:

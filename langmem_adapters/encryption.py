@@ -2,8 +2,7 @@
 
 Stored form: the byte 2; the length of the key's name; the name; 8 bytes of HMAC-SHA-256 with the key, which tell a
 wrong key of this name from damage (absent if the first byte is 1); a nonce of 12 bytes; the ciphertext; and a tag of
-16 bytes over all of it and over the place where the value is kept. Source: NIST SP 800-38D. One key may encrypt
-2**32 values.
+16 bytes over all of it and over the place where the value is kept. Source: NIST SP 800-38D: 2**32 values per key.
 """
 
 from __future__ import annotations
@@ -241,7 +240,7 @@ class EnvelopeCodec(SharedByCopies):
     def index_key(self) -> bytes:
         """A key for the words of an index; it stays the same as long as the first data key exists."""
         codec = self._writing_codec()
-        return codec.derived(min(codec.names, key=int))
+        return codec.derived(min(codec.names, key=_key_number))
 
     def rewrap(self) -> int:
         """Encrypt the data keys with your current key; returns how many had another. If interrupted, call it again."""
@@ -249,13 +248,12 @@ class EnvelopeCodec(SharedByCopies):
 
     def renew(self) -> None:
         """Begin a new data key, which encrypts from now on: here at once, in other processes within a minute."""
-        self._add_key(str(1 + int(self._load().newest or 0)))
+        self._add_key(str(1 + _key_number(self._load().newest)))
 
     def _rewrap_key(self, name: str) -> bool:
         while data := self._store.get(DATA_KEYS, [name]).get(name):
             place = _data_key_place(name)
-            # No variable holds the key itself.
-            rewrapped = self._keys.encode_at(self._keys.decode_at(data, place), place)
+            rewrapped = self._keys.encode_at(self._keys.decode_at(data, place), place)  # no variable holds the key
             if data.startswith(rewrapped[: _header_size(rewrapped)]):
                 return False
             try:
@@ -298,8 +296,8 @@ class EnvelopeCodec(SharedByCopies):
             stored = self._store.get(DATA_KEYS)
         keys = {name: key for name in stored if (key := self._read_key(name, stored))}
         self._checked_at = self._clock()
-        codec = AESGCMCodec(keys, current=max(keys, key=int)) if keys else None
-        self._known = known = _DataKeys(stored, max(stored, key=int, default=""), codec)
+        codec = AESGCMCodec(keys, current=max(keys, key=_key_number)) if keys else None
+        self._known = known = _DataKeys(stored, max(stored, key=_key_number, default=""), codec)
         return known
 
     def _read_key(self, name: str, stored: Mapping[str, bytes]) -> bytes:
@@ -332,6 +330,10 @@ def _header_size(data: bytes) -> int:
 
 def _data_key_place(name: str) -> bytes:
     return b"langmem data key " + name.encode()
+
+
+def _key_number(name: str) -> int:
+    return int(name) if re.fullmatch("[0-9]{1,9}", name) else 0  # a damaged name
 
 
 def _new_cipher(key: bytes) -> Any:

@@ -398,12 +398,24 @@ def test_export_of_one_session(url: str, ada: BrainMemory) -> None:
     assert "no session 'friday' of user 'ada'" in fails("export", "friday", "--url", url, "--user", "ada")
 
 
+@pytest.mark.usefixtures("ada")
+def test_an_export_has_any_name_that_a_file_can_have(url: str, tmp_path: Path) -> None:
+    for name in ("é" * 127, "a" * 255, "#%41", "[bold]"):
+        run("export", "--output", tmp_path / name, "--url", url, "--user", "ada")
+        assert (tmp_path / name).read_text().count("\n") == 3
+    assert "File name too long" in fails("export", "--output", tmp_path / ("a" * 256), "--url", url, "--user", "ada")
+
+
 def test_an_export_does_not_take_the_place_of_its_store(
     url: str, ada: BrainMemory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "link.db").symlink_to(tmp_path / "memory.db")
     (tmp_path / "name.db").hardlink_to(tmp_path / "memory.db")  # as MEMORY.DB is one, where case makes no difference
-    for name in ("memory.db", "link.db", "name.db"):
+    log = Path(f"{tmp_path}/memory.db-wal")
+    log.touch()  # if it is not there just now; memory.db-shm may not be
+    (tmp_path / "log").hardlink_to(log)
+    own = ("memory.db", "link.db", "name.db", "none/../memory.db", "memory.db-wal", "memory.db-shm", "log")
+    for name in own:
         said = fails("export", "--output", tmp_path / name, "--url", url, "--user", "ada")
         assert said == f"{tmp_path / name} is the store itself: give the export a file of its own"
     monkeypatch.setenv("LANGMEM_STORE_URL", url)

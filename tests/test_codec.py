@@ -86,6 +86,14 @@ def test_nan_stays_nan() -> None:
     assert decode(encode(decimal.Decimal("NaN"))).is_nan()
 
 
+@pytest.mark.parametrize("make", [dict.fromkeys, set, lambda keys: {1: {(key,): 0 for key in keys}}])
+def test_keys_that_are_one_text_when_stored_are_refused_and_others_are_kept(make: Callable[..., Any]) -> None:
+    value = make(["\ud83d\ude00", "\ude00\ud83d", "\ud83d", ""])
+    assert len(decode(encode([value]))[0]) == len(value)
+    with pytest.raises(SerializationError, match="two keys, one of them with a character in two halves"):
+        encode([make(["\ud83d\ude00", "\U0001f600"])])
+
+
 @given(st.dictionaries(st.sampled_from(["$type", "$value", "x"]), st.sampled_from(["bytes", "dict", "", 1]) | values))
 def test_the_codecs_own_marks_in_a_users_data_are_data(value: Any) -> None:
     assert _typed(decode(encode(value))) == _typed(value)

@@ -11,6 +11,7 @@ import logging
 import subprocess
 import sys
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -668,6 +669,25 @@ def test_c4_an_object_of_which_langchain_does_not_tell_all_has_no_key(
 
     assert [ask(value) for value in objects] == ["1", "2"]
     assert cache.stats()["unkeyed"] == unkeyed
+
+
+class _Told:
+    def __init__(self, told: str) -> None:
+        self.told = told
+
+    def __repr__(self) -> str:
+        return self.told
+
+
+@pytest.mark.parametrize("told", ["'" + "\\'" * 100_000, '"' * 100_001, "'\n...' \"...", "it's at 0x1", "'\\"])
+def test_quotation_marks_in_what_an_object_tells_of_itself_are_read_once(told: str) -> None:
+    cache = ExperienceCache(store=MemoryStore())
+    model = FakeListChatModel(responses=["1", "2"], cache=cache)
+    start = time.process_time()
+    for _ in range(2):
+        model.invoke([HumanMessage([{"type": "image", "image": _Told(told)}])])
+    assert time.process_time() - start < 2
+    assert cache.stats()["unkeyed"] == (2 if told.endswith(("...", "0x1")) else 0)  # it is not in a quotation
 
 
 def test_c4_an_object_that_no_model_is_shown_costs_no_hit() -> None:

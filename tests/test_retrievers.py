@@ -6,10 +6,12 @@ import asyncio
 import threading
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -491,6 +493,21 @@ def test_e2_each_operator_lets_through_what_it_names(key: str, operator: str, va
     filters = MetadataFilters(filters=[MetadataFilter(key=key, value=value, operator=FilterOperator(operator))])
     nodes = LlamaIndexRetriever(memory, filters=filters).retrieve("bike")
     assert "".join(sorted(node.text[-1] for node in nodes)) == found
+
+
+@pytest.mark.parametrize("value", [np.array([1, 2]), Decimal("sNaN"), Decimal("NaN")])
+@pytest.mark.parametrize("operator", ["$eq", "$gt", "$in"])
+def test_e2_what_a_value_cannot_be_compared_with_does_not_match(any_store: Store, operator: str, value: Any) -> None:
+    """Though NumPy and Decimal say so by errors of their own."""
+    memory = LongTermMemory(any_store, open_index("memory:"), user="ada")
+    memory.add([Message(role="user", content="My bike is red.", metadata={"n": 1})])
+    wanted = [value] if operator == "$in" else value
+    for condition in ({operator: wanted}, wanted):
+        assert LangChainRetriever(memory=memory).invoke("bike", filter={"n": condition}) == []
+    sign = cast("Any", {"$eq": "==", "$gt": ">", "$in": "in"}[operator])
+    part = MetadataFilter.model_construct(key="n", value=wanted, operator=FilterOperator(sign))
+    filters = MetadataFilters.model_construct(filters=[part], condition=FilterCondition.AND)
+    assert LlamaIndexRetriever(memory, filters=filters).retrieve("bike") == []
 
 
 def test_e2_filters_that_name_a_session_as_one_of_several_look_at_all(any_store: Store) -> None:

@@ -1018,6 +1018,21 @@ def test_a_data_key_whose_header_is_damaged_is_read_and_rewrapped(any_store: Sto
     assert key_name(any_store.get(DATA_KEYS)["1"]) == "k"
 
 
+@pytest.mark.parametrize("damaged", ["q", "", "1.5", "9" * 5_000])
+def test_a_data_key_whose_name_is_damaged_is_said_to_be_and_another_one_can_be_begun(damaged: str) -> None:
+    store, keys = MemoryStore(), AESGCMCodec({"k": OLD})
+    sealed = EnvelopeCodec(store, keys).encode(b"Noted.")
+    store.write(DATA_KEYS, put={damaged: store.get(DATA_KEYS)["1"]}, delete=["1"])
+    codec = EnvelopeCodec(store, keys)
+    with pytest.raises(SerializationError, match="the data key '1', which is gone"):
+        codec.decode(sealed)
+    with pytest.raises(SerializationError, match=f"the data key {damaged!r}, which is damaged"):
+        codec.encode(b"")
+    codec.renew()
+    assert codec.decode(codec.encode(b"Noted.")) == b"Noted."
+    assert damaged in store.get(DATA_KEYS)
+
+
 def test_a_new_data_key_is_learnt_by_those_who_meet_it(any_store: Store) -> None:
     keys = AESGCMCodec({"k": OLD})
     one, other = EnvelopeCodec(any_store, keys), EnvelopeCodec(any_store, keys)

@@ -753,6 +753,28 @@ def test_each_refusal_is_one_sentence_that_says_what_to_do(
         store.close()
 
 
+@pytest.mark.parametrize("answer", [b"+OK\r\n", b":1\r\n", b"*0\r\n", b"*1\r\n:1\r\n"])
+def test_what_is_no_answer_to_the_whole_transaction_is_told_and_its_connection_is_not_used_again(
+    answer: bytes,
+) -> None:
+    """It may be that to another request: the results of others would be taken for one's own."""
+    connections: list[socket.socket] = []
+
+    def handle(connection: socket.socket) -> None:
+        connections.append(connection)
+        while data := connection.recv(65536):
+            names = re.findall(rb"\*\d+\r\n\$\d+\r\n(\w+)", data)
+            connection.sendall(b"".join(answer if name == b"EXEC" else b"+QUEUED\r\n" for name in names))
+
+    with listening(handle) as port:
+        store = RedisStore(f"redis://127.0.0.1:{port}", retry_for=0)
+        for attempt in (1, 2):
+            with pytest.raises(StoreError, match="does not answer as a Redis does: see whether the address is right"):
+                store.append(NS, [("a", b"")])
+            assert len(connections) == attempt
+        store.close()
+
+
 async def test_an_unknown_command_is_told_without_what_was_sent_with_it(
     start_redis: Callable[..., RedisServer],
 ) -> None:

@@ -11,6 +11,7 @@ import signal
 import sqlite3
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -394,6 +395,40 @@ def test_a_file_can_be_shared_with_the_users_own_tables(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "app.db") as raw:
         assert raw.execute("PRAGMA user_version").fetchone() == (7,)
     raw.close()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE langmem_schema SET version = 'abc'",
+        "UPDATE langmem_schema SET version = x'ff00'",
+        "UPDATE langmem_namespaces SET next = 'abc'",
+        "UPDATE langmem_namespaces SET total = x''",
+    ],
+)
+def test_a_file_in_which_a_number_is_none_is_told_in_a_sentence(tmp_path: Path, change: str) -> None:
+    SQLiteStore(tmp_path / "t.db").append(NS, [("a", b"")])
+    with sqlite3.connect(tmp_path / "t.db") as raw:
+        raw.execute(change)
+    raw.close()
+    for _ in range(2):
+        with pytest.raises(StoreError, match=r"t\.db: database disk image is malformed$"):
+            SQLiteStore(tmp_path / "t.db").append(NS, [("b", b"")], ttl=5)
+
+
+@pytest.mark.parametrize("tail", ["?" * 100_000, "?a" * 50_000, "?" + "&" * 100_000])
+def test_a_url_is_masked_in_one_pass_and_its_odd_options_wherever_they_are(tail: str) -> None:
+    start = time.process_time()
+    assert urls.mask_url(f"redis://h/{tail}") == f"redis://h/{tail}"
+    assert time.process_time() - start < 1
+    for url in ("redis://h?a?b=PIN", "redis://h?a&b?c=PIN?d=PIN&db=1", "redis://h&x=PIN?b=PIN", "redis://h?db?=PIN"):
+        assert "PIN" not in urls.mask_url(url)
+
+
+def test_a_link_that_leads_to_itself_is_no_file(tmp_path: Path) -> None:
+    (tmp_path / "loop.db").symlink_to("loop.db")
+    with pytest.raises(StoreError, match=r"loop\.db is not a file that can be opened$"):
+        SQLiteStore(tmp_path / "loop.db").append(NS, [("a", b"")])
 
 
 def test_constructing_a_store_makes_no_file(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from itertools import chain, islice
 from pathlib import Path
@@ -91,6 +92,12 @@ def store_file(settings: Settings) -> Path | None:
 
 
 def is_store_file(settings: Settings, path: Path | None) -> bool:
-    """Whether this path is the file of an SQLite store, also by a link, or because ``A.db`` is ``a.db`` here."""
+    """Whether this path is a file of an SQLite store, also by a link, or because ``A.db`` is ``a.db`` here."""
     own_path = store_file(settings)
-    return own_path is not None and path is not None and own_path.exists() and path.exists() and own_path.samefile(path)
+    if own_path is None or path is None:
+        return False
+    own_file = os.path.realpath(own_path)
+    own_files = [Path(f"{own_file}{suffix}") for suffix in ("", "-wal", "-shm")]
+    return Path(os.path.realpath(path)) in own_files or (
+        path.exists() and any(own.exists() and own.samefile(path) for own in own_files)
+    )

@@ -19,7 +19,7 @@ def check_output(settings: Settings, path: Path, content_name: str, *, source: P
         raise ConfigurationError(f"{path} is the store itself: give {content_name} a file of its own")
     if source is not None and path.exists() and path.samefile(source):
         raise ConfigurationError(f"{path} is the file that is read: give {content_name} a file of its own")
-    path = path.resolve()
+    path = Path(os.path.realpath(path))
     if path.exists() and not path.is_file():
         raise ConfigurationError(f"{path} is not a file that can be replaced")
     if not path.parent.is_dir():
@@ -28,8 +28,8 @@ def check_output(settings: Settings, path: Path, content_name: str, *, source: P
 
 def replace_file(path: Path, lines: Iterable[bytes]) -> None:
     """Write beside the file and rename, so that there is never half of one."""
-    path = path.resolve()  # follows a link, so that the link stays
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    path = Path(os.path.realpath(path))  # follows a link, so that the link stays
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=".langmem-")  # the name itself may be the longest
     try:
         with progress() as bar, os.fdopen(descriptor, "wb") as file:
             for line in bar.track(lines, description="exporting"):

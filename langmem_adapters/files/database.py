@@ -19,7 +19,7 @@ from langmem_adapters.concurrency.locks import ForkSafeLock, RecoverableLock, lo
 from langmem_adapters.errors import ConfigurationError, SerializationError, StoreError, StoreUnavailable
 from langmem_adapters.files.damage import removing_if_damaged
 from langmem_adapters.files.locations import Connection, FileLocation, check_version, close_all
-from langmem_adapters.files.sqlite_errors import SQLITE_ERRORS, SQLiteError, lacks_tables
+from langmem_adapters.files.sqlite_errors import SQLITE_ERRORS, SQLiteError, checked_integer, lacks_tables
 
 _CREATE_TABLE = "CREATE TABLE IF NOT EXISTS langmem_schema (name TEXT PRIMARY KEY, version INTEGER NOT NULL)"
 _BEGIN_READ, _BEGIN_WRITE, _NO_BEGIN = "BEGIN", "BEGIN IMMEDIATE", ""
@@ -268,7 +268,7 @@ class Database:
 
     def _version(self, connection: Connection) -> int:
         row = connection.execute("SELECT version FROM langmem_schema WHERE name = ?", (self._name,)).fetchone()
-        return int(row[0]) if row else 0
+        return checked_integer(row[0]) if row else 0
 
     def _enter_wal(self, connection: Connection) -> None:
         """SQLite does not wait for other processes while it changes the journal mode, so this retries."""

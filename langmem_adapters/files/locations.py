@@ -126,7 +126,7 @@ class FileLocation:
     @property
     def file(self) -> Path | None:
         """The file itself, behind any link, wherever the process works now; None in memory."""
-        return None if self.in_memory else Path(self.path).resolve()
+        return None if self.in_memory else Path(os.path.realpath(self.path))
 
     def connect(self, timeout: float, close_idle: Callable[[], object]) -> Connection:
         """Open the file at this place; refuse if its -wal does not belong to it."""

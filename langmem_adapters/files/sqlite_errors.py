@@ -54,6 +54,13 @@ def to_store_error(error: SQLiteError, path: str, shown_path: str, seconds: floa
     return StoreError(f"{shown_path}{explanation}")
 
 
+def checked_integer(value: object) -> int:
+    """A value of a column of integers, in which SQLite keeps whatever is no number as it is."""
+    if not isinstance(value, int):
+        raise sqlite3.DatabaseError("database disk image is malformed")  # as where it sees damage itself
+    return value
+
+
 def lacks_tables(error: SQLiteError) -> bool:
     """Whether SQLite says that tables or columns are missing, as where an older backup was restored."""
     return any(sign in sqlite_message(error) for sign in ("no such ", "values were supplied"))

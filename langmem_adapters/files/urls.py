@@ -13,7 +13,7 @@ from langmem_adapters.files.locations import FILE_ENCODING, IN_MEMORY, absolute_
 SERVER_SCHEMES = ("redis", "rediss", "unix", "redis+cluster", "redis+sentinel")
 URL_VARIABLES = ("LANGMEM_STORE_URL", "REDIS_URL")
 _SCHEME_PATTERN = re.compile(r"\s*[\w+.-]*:/+")
-_OPTION_PATTERN = re.compile(r"([?&])([^=&]*)=[^&]*")
+_OPTION_PATTERN = re.compile(r"(&|^[^?&]*\?)([^=&]*)=[^&]*")  # of "?", the first alone: of many, each would read all
 _VISIBLE_OPTIONS = {
     *("db", "username", "protocol", "max_connections", "timeout", "health_check_interval", "client_name"),
     *("socket_timeout", "socket_connect_timeout", "socket_keepalive", "decode_responses", "require_full_coverage"),

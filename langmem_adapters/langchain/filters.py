@@ -69,7 +69,7 @@ def _key_predicate(key: str, condition: Any) -> Predicate:
 
 def _comparisons(condition: Any) -> list[Callable[[Any], bool]]:
     if not isinstance(condition, Mapping) or not any(str(name).startswith("$") for name in condition):
-        return [lambda actual: bool(actual == condition)]
+        return [_comparison(operator.eq, condition)]
     for name, value in condition.items():
         if name not in _OPERATORS:
             raise ConfigurationError(f"a filter compares with {', '.join(_OPERATORS)}, not {name!r:.50}")
@@ -82,7 +82,7 @@ def _comparison(compare: Callable[[Any, Any], bool], expected: Any) -> Callable[
     def matches(actual: Any) -> bool:
         try:
             return bool(compare(actual, expected))
-        except TypeError:  # None, or a number and a text, have no order
+        except (TypeError, ValueError, ArithmeticError):  # None, or a number and a text, have no order, nor have arrays
             return False
 
     return matches

@@ -64,7 +64,7 @@ def _predicate(part: MetadataFilter | MetadataFilters) -> Predicate:
     def predicate(metadata: Mapping[str, Any]) -> bool:
         try:
             return bool(matches(metadata))
-        except TypeError:  # a number and a text have no order, and a number contains nothing
+        except (TypeError, ValueError, ArithmeticError):  # a number and a text have no order, nor have arrays
             return False
 
     return predicate

@@ -14,7 +14,14 @@ from typing import Any, TypeAlias
 
 from redis._parsers import BaseParser
 from redis._parsers.hiredis import NOT_ENOUGH_DATA
-from redis.exceptions import OutOfMemoryError, RedisClusterException, RedisError, ResponseError, WatchError
+from redis.exceptions import (
+    InvalidResponse,
+    OutOfMemoryError,
+    RedisClusterException,
+    RedisError,
+    ResponseError,
+    WatchError,
+)
 
 from langmem_adapters.concurrency.breaker import GRACE_SECONDS, Breaker
 from langmem_adapters.errors import Conflict, StoreError, StoreUnavailable
@@ -275,7 +282,9 @@ def _read_transaction(connection: Any, count: int) -> list[Any]:
         if reason:
             raise BaseParser.parse_error(reason)  # type: ignore[no-untyped-call]
         _check_replies(replies)
-    return replies[-1]  # type: ignore[no-any-return]
+    if not isinstance(replies[-1], list) or len(replies[-1]) != count:  # of another request, it may be
+        raise InvalidResponse("Protocol Error: EXEC has not one reply for each command")
+    return replies[-1]
 
 
 def _scan_keys(connection: Any, pattern: bytes) -> list[bytes]:

@@ -13,6 +13,7 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from langmem_adapters.files.sqlite_errors import checked_integer
 from langmem_adapters.files.unlinking import Unlinking, removal_sql
 from langmem_adapters.keys import Namespace, encode_namespace
 
@@ -118,7 +119,7 @@ def open_namespace(connection: sqlite3.Connection, name: str, namespace: Namespa
     """Find a namespace by its encoded name, or create it."""
     row = connection.execute(_OPEN, (now, name)).fetchone()
     if row is not None:
-        state = NamespaceState(*row)
+        state = _state_of(row)
         if state.expires_at is None or state.expires_at > now:
             return state
         NAMESPACE_TABLES.unlink(connection, state.number, name)
@@ -126,10 +127,13 @@ def open_namespace(connection: sqlite3.Connection, name: str, namespace: Namespa
         "INSERT INTO langmem_namespaces (name, parent, next, total, updated_at, listed_at) VALUES (?, ?, 1, 0, 0, ?)",
         (name, encode_namespace(namespace[:-1]), -math.inf),
     )
-    row = connection.execute(_OPEN, (now, name)).fetchone()
-    if row is None:  # names are out of order; as SQLite says where it sees that itself
-        raise sqlite3.DatabaseError("database disk image is malformed")
-    return NamespaceState(*row)
+    return _state_of(connection.execute(_OPEN, (now, name)).fetchone())
+
+
+def _state_of(row: Sequence[Any] | None) -> NamespaceState:
+    for number in (row or [None])[:4]:  # without a row, names are out of order
+        checked_integer(number)
+    return NamespaceState(*row or ())
 
 
 def append_entries(

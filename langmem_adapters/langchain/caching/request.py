@@ -62,7 +62,8 @@ _NESTED_PARAMETERS = ("extra_body", "model_kwargs")  # parameters with parameter
 _CLASS_PATTERN = re.compile(r"<class '(?:(?:\w+|<locals>)\.)*(\w+)'>")
 _OBJECT_TYPE = "not_implemented"  # what LangChain dumps only as its repr()
 _OBJECT_MARK = f'"{_OBJECT_TYPE}"'  # in a dump; in a text of the user its quotes would be escaped
-_QUOTED_PATTERN = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""")
+# What is quoted; a quotation that is never closed is read once, and stays.
+_QUOTED_PATTERN = re.compile(r"""(?s)'(?:[^'\\]|\\.)*(?:'|(\\?\Z))|"(?:[^"\\]|\\.)*(?:"|(\\?\Z))""")
 # An address, which another object has tomorrow, or what NumPy, pandas and PyTorch write for numbers left out.
 _PARTIAL_PATTERN = re.compile(r" at 0x[0-9a-fA-F]+|\.\.\.")
 # Addresses of Python's own functions in a process: ChatGoogleGenerativeAI takes enums apart, down to these.
@@ -118,7 +119,7 @@ def _check_objects(prompt: str) -> None:
         if isinstance(value, list):
             values += value
         elif isinstance(value, dict):
-            told = _QUOTED_PATTERN.sub("", str(value.get("repr")))
+            told = _QUOTED_PATTERN.sub(lambda part: part[0] if part.lastindex else "", str(value.get("repr")))
             if value.get("type") == _OBJECT_TYPE and _PARTIAL_PATTERN.search(told):
                 kind = ".".join(map(str, value.get("id") or ["object"]))
                 raise SerializationError(f"a message holds a {kind}, of which LangChain does not tell a cache all")
