@@ -93,6 +93,9 @@ _UNKNOWN_COMMAND = (
     "does not know a command that the store needs: it must be Redis 6.2 or later, or Valkey, with no command renamed"
 )
 
+DRIVER_ERRORS = (RedisError, RedisClusterException, OSError)
+"""What a call may raise; the last, as a file of the URL is read for each connection."""
+
 _ARGUMENTS_PREFIX = ", with args beginning with"
 """After this, a server repeats the arguments of a command that it does not know: usually a message's text."""
 
@@ -161,6 +164,23 @@ def translate(error: Exception, address: str) -> StoreError:
     )
     cause_text = "" if sentence is _NO_PRIMARY else f" ({reason})"  # that error's text is a client's whole repr
     return kind(f"Redis at {address} {sentence}{cause_text}")
+
+
+class Translation:
+    """A ``with`` block whose driver's errors become the library's.
+
+    No generator: since Python 3.12, one into which an error is thrown keeps it until garbage is collected.
+    """
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+
+    def __enter__(self) -> None:
+        """Do nothing."""
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if isinstance(error, DRIVER_ERRORS):
+            raise translate(error, self._address) from error
 
 
 def _reason(error: Exception) -> Exception:
