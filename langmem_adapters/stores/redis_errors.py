@@ -28,6 +28,7 @@ from langmem_adapters.stores.redis_outage import (
     BUSY_PREFIX,
     NO_FREE_CONNECTION,
     TLS_HANG_UPS,
+    ClosedInUseError,
     CredentialsError,
     is_down,
 )
@@ -38,6 +39,7 @@ _LOADING = "is loading its data: try again in a moment"
 _BUSY = "is busy with a script that is none of this library's: try again when it has ended"
 _LOGIN_REFUSED = "refuses the user name or password: correct them in the URL"
 _NO_CREDENTIALS = "cannot be logged in to: see why the credential provider of its client fails"
+_CLOSED_IN_USE = "has lost a connection that another thread closed: close a client when no thread uses it any more"
 _TIMEOUT = (
     "did not answer in time: see whether it is reachable, not overloaded, and speaks TLS if the URL is rediss://,"
     " or raise socket_timeout"
@@ -103,6 +105,7 @@ _ARGUMENTS_PREFIX = ", with args beginning with"
 _SENTENCES: tuple[tuple[type[Exception], str, type[StoreError], str], ...] = (
     (AuthenticationError, "", StoreUnavailable, _LOGIN_REFUSED),
     (CredentialsError, "", StoreUnavailable, _NO_CREDENTIALS),
+    (ClosedInUseError, "", StoreUnavailable, _CLOSED_IN_USE),
     (Exception, "Too many open files", StoreUnavailable, _TOO_MANY_FILES),
     (MaxConnectionsError, "", StoreUnavailable, _NO_CONNECTION_LEFT),
     (RedisConnectionError, NO_FREE_CONNECTION, StoreUnavailable, _NO_CONNECTION_LEFT),
