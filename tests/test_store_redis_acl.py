@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import Any
 
@@ -157,6 +157,65 @@ def test_a_command_that_is_granted_later_finds_no_transaction_half_made(
         raw.execute_command("ACL", "SETUSER", login.partition(":")[0], f"+{missing}")
     assert store.append((*NS[:-1], "other"), [("a", b"1")], keys=["k"]) == ([True], 1, {})
     store.close()
+
+
+WRITES = pytest.mark.parametrize("guard", [None, {"k": None}], ids=["", "guarded"])
+LENT = pytest.mark.parametrize("lent", [False, True], ids=["", "lent"])
+
+
+def write_is_refused(store: RedisStore, why: str, guard: dict[str, None] | None) -> None:
+    for _ in range(2):
+        with pytest.raises(StoreError, match=why):
+            store.write(NS, append=[("a", b"1")], put={"k": b"v"}, guard=guard)
+
+
+@WRITES
+@LENT
+@pytest.mark.parametrize("missing", [("multi",), ("multi", "sadd")], ids="+".join)
+def test_without_transactions_nothing_is_half_made(
+    any_redis_server: RedisServer, key_prefix: str, missing: tuple[str, ...], lent: bool, guard: dict[str, None] | None
+) -> None:
+    login = grant(any_redis_server, key_prefix, tuple(command for command in COMMANDS if command not in missing))
+    url = any_redis_server.url().replace("//", f"//{login}@")
+    with (
+        redis.Redis(port=any_redis_server.port) as raw,
+        redis.Redis.from_url(url) as client,
+        closing(RedisStore(client if lent else url, prefix=key_prefix)) as store,
+    ):
+        write_is_refused(store, "forbids this to the user", guard)
+        assert not raw.keys(f"{key_prefix}*")
+
+
+@WRITES
+def test_transactions_that_are_forbidden_in_use_are_noticed_by_one_write(
+    redis_server: RedisServer, key_prefix: str, guard: dict[str, None] | None
+) -> None:
+    login = grant(redis_server, key_prefix, COMMANDS)
+    url = redis_server.url().replace("//", f"//{login}@")
+    with redis.Redis(port=redis_server.port) as raw, closing(RedisStore(url, prefix=key_prefix)) as store:
+        store.write(NS, put={"before": b""}, guard=guard)
+        raw.execute_command("ACL", "SETUSER", login.partition(":")[0], "-multi")
+        with pytest.raises(StoreError, match="forbids this to the user"):
+            store.write(NS, put={"first": b""}, guard=guard)
+        kept = raw.hgetall(store._keys.for_namespace(NS).values)
+        write_is_refused(store, "forbids this to the user", guard)
+        assert raw.hgetall(store._keys.for_namespace(NS).values) == kept
+
+
+@WRITES
+@LENT
+@pytest.mark.parametrize("renamed", ["MULTI", "EXEC"])
+def test_a_server_that_knows_no_transactions_by_their_names_makes_nothing(
+    start_redis: Callable[..., RedisServer], renamed: str, lent: bool, guard: dict[str, None] | None
+) -> None:
+    server = start_redis("--rename-command", renamed, "other")
+    with (
+        redis.Redis(port=server.port, max_connections=1) as client,
+        closing(RedisStore(client if lent else server.url(), max_connections=1)) as store,
+    ):
+        write_is_refused(store, f"command '{renamed}'", guard)
+        assert client.set("own", "1") is True  # the lent connection is in no transaction
+        assert client.keys() == [b"own"]
 
 
 @pytest.fixture(scope="module")

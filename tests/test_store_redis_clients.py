@@ -177,6 +177,7 @@ def is_hung_up_on(server: RedisServer, _: FakeClock) -> None:
         raw.client_kill_filter(skipme=True)
 
 
+@pytest.mark.parametrize("kind", [RuntimeError, OSError, redis.ResponseError])
 @pytest.mark.parametrize(
     ("client_of", "befalls"),
     [(redis.Redis, is_hung_up_on), (redis.asyncio.Redis, is_hung_up_on), (redis.asyncio.Redis, is_idle)],
@@ -187,6 +188,8 @@ def test_a_credential_provider_that_fails_is_an_outage(
     befalls: Callable[[RedisServer, FakeClock], None],
     clock: FakeClock,
     tmp_path: Path,
+    *,
+    kind: type[Exception],
 ) -> None:
     server, vault = start_redis(), Vault()
     with sentinel(server, tmp_path) as port:
@@ -197,9 +200,9 @@ def test_a_credential_provider_that_fails_is_an_outage(
             client = client_of(port=server.port, credential_provider=vault)
         with closing(RedisStore(client, clock=clock, retry_for=0)) as store:
             assert store.append(NS, [("a", b"")]).new == [True]
-            vault.error = RuntimeError("the token tok_123 has expired")
+            vault.error = kind("the token tok_123 has expired")
             befalls(server, clock)
-            reason = r"see why the credential provider of its client fails \(RuntimeError\)$"
+            reason = rf"see why the credential provider of its client fails \({kind.__name__}\)$"
             with pytest.raises(StoreUnavailable, match=reason) as caught:
                 store.get(NS)
             assert caught.value.__cause__
@@ -207,3 +210,58 @@ def test_a_credential_provider_that_fails_is_an_outage(
             vault.error = None
             until(lambda: works(store))
             assert [item.id for item in store.scan(NS).items] == ["a"]
+
+
+class Closed(redis.Connection):
+    """Closed by another thread each time when it is about to send; ``is_closing`` says whether that goes on."""
+
+    is_closing = False
+
+    def check_health(self) -> None:
+        if self.is_closing:
+            self.disconnect()
+
+
+class HungUpOn(Closed):
+    """As redis-py tells what the server did."""
+
+    def check_health(self) -> None:
+        super().check_health()
+        if self.is_closing:
+            raise redis.ConnectionError("Connection closed by server.")
+
+
+@pytest.fixture
+def closed(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], None]:
+    return lambda is_closing: monkeypatch.setattr(Closed, "is_closing", is_closing)
+
+
+def test_a_client_that_its_owner_closes_in_use_is_a_typed_error(
+    redis_server: RedisServer, key_prefix: str, closed: Callable[[bool], None]
+) -> None:
+    pool = redis.ConnectionPool(connection_class=Closed, port=redis_server.port)
+    with closing(RedisStore(pool, prefix=key_prefix)) as store:
+        assert store.append(NS, [("a", b"")]).new == [True]
+        closed(True)
+        why = "has lost a connection that another thread closed: close a client when no thread uses it any more"
+        for guard in (None, {"k": None}):
+            with pytest.raises(StoreUnavailable, match=why):
+                store.write(NS, put={"k": b""}, guard=guard)
+        closed(False)
+        assert store.scan(NS, keys=["k"]).values == {}  # at once: the server was not down
+    pool.disconnect()
+
+
+def test_a_credential_provider_that_fails_as_a_lent_connection_connects_anew(
+    start_redis: Callable[..., RedisServer], closed: Callable[[bool], None]
+) -> None:
+    server, vault = start_redis(), Vault()
+    again = redis.retry.Retry(redis.backoff.NoBackoff(), 1)
+    pool = redis.ConnectionPool(connection_class=HungUpOn, port=server.port, credential_provider=vault, retry=again)
+    with closing(RedisStore(pool)) as store:
+        assert store.append(NS, [("a", b"")]).new == [True]
+        vault.error = RuntimeError("the token tok_123 has expired")
+        closed(True)
+        with pytest.raises(StoreUnavailable, match=r"credential provider of its client fails \(RuntimeError\)$"):
+            store.get(NS)
+    pool.disconnect()

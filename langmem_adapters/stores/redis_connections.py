@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from itertools import islice
+from traceback import walk_tb
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -20,6 +21,7 @@ from langmem_adapters.stores.redis_outage import (
     LOST_CONNECTION_ERRORS,
     NO_FREE_CONNECTION,
     REPLICA_ERRORS,
+    ClosedInUseError,
     CredentialsError,
     is_down,
 )
@@ -51,6 +53,7 @@ def call_with_connection(pool: ConnectionPool, exchange: Callable[[Any], T]) -> 
         except BaseException:  # a second interrupt: the answer to the first one's command may still come
             connection.disconnect()
             raise
+        _raise_as_driver_error(pool, error)
         raise
     finally:
         pool.release(connection)
@@ -62,10 +65,27 @@ def _connected(pool: ConnectionPool, connect: Callable[[], Any]) -> Any:
         return connect()
     except BaseException as error:
         drop_half_made((pool,), error)
-        is_of_provider = isinstance(error, Exception) and not isinstance(error, (RedisError, OSError))
-        if is_of_provider and pool.connection_kwargs.get("credential_provider"):
-            raise CredentialsError(type(error).__name__) from error  # its text may hold a secret
+        _raise_as_driver_error(pool, error)
         raise
+
+
+def _raise_as_driver_error(pool: ConnectionPool, error: BaseException) -> None:
+    """Raise an error of redis-py's in place of one of a credential provider, or of Python's in redis-py's own code.
+
+    The latter come where one thread uses a connection that another one closes, as the owner of a client may.
+    """
+    if not isinstance(error, Exception):
+        return
+    frames = [frame for frame, _ in walk_tb(error.__traceback__)]
+    is_known = isinstance(error, (RedisError, OSError))
+    is_of_driver = frames[-1].f_globals.get("__name__", "").startswith("redis.")
+    is_of_provider = any(frame.f_code.co_name == "get_credentials" for frame in frames) or (
+        not is_known and not is_of_driver and pool.connection_kwargs.get("credential_provider")
+    )
+    if is_of_provider and not isinstance(error, CredentialsError):
+        raise CredentialsError(type(error).__name__) from error  # its text may hold a secret
+    if is_of_driver and isinstance(error, (TypeError, AttributeError, ValueError)):
+        raise ClosedInUseError(type(error).__name__) from error
 
 
 def drop_half_made(pools: Iterable[ConnectionPool], error: BaseException) -> None:
@@ -239,6 +259,7 @@ class OwnConnections:
                 self._fifo.give_back(hand)
             if failed is not None and isinstance(error, _STALE_POOL_ERRORS):
                 self._close_idle()
+            _raise_as_driver_error(self._pool, error)
             raise
         return answer
 

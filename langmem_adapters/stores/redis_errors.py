@@ -28,6 +28,7 @@ from langmem_adapters.stores.redis_outage import (
     BUSY_PREFIX,
     NO_FREE_CONNECTION,
     TLS_HANG_UPS,
+    ClosedInUseError,
     CredentialsError,
     is_down,
 )
@@ -38,6 +39,7 @@ _LOADING = "is loading its data: try again in a moment"
 _BUSY = "is busy with a script that is none of this library's: try again when it has ended"
 _LOGIN_REFUSED = "refuses the user name or password: correct them in the URL"
 _NO_CREDENTIALS = "cannot be logged in to: see why the credential provider of its client fails"
+_CLOSED_IN_USE = "has lost a connection that another thread closed: close a client when no thread uses it any more"
 _TIMEOUT = (
     "did not answer in time: see whether it is reachable, not overloaded, and speaks TLS if the URL is rediss://,"
     " or raise socket_timeout"
@@ -93,6 +95,9 @@ _UNKNOWN_COMMAND = (
     "does not know a command that the store needs: it must be Redis 6.2 or later, or Valkey, with no command renamed"
 )
 
+DRIVER_ERRORS = (RedisError, RedisClusterException, OSError)
+"""What a call may raise; the last, as a file of the URL is read for each connection."""
+
 _ARGUMENTS_PREFIX = ", with args beginning with"
 """After this, a server repeats the arguments of a command that it does not know: usually a message's text."""
 
@@ -100,6 +105,7 @@ _ARGUMENTS_PREFIX = ", with args beginning with"
 _SENTENCES: tuple[tuple[type[Exception], str, type[StoreError], str], ...] = (
     (AuthenticationError, "", StoreUnavailable, _LOGIN_REFUSED),
     (CredentialsError, "", StoreUnavailable, _NO_CREDENTIALS),
+    (ClosedInUseError, "", StoreUnavailable, _CLOSED_IN_USE),
     (Exception, "Too many open files", StoreUnavailable, _TOO_MANY_FILES),
     (MaxConnectionsError, "", StoreUnavailable, _NO_CONNECTION_LEFT),
     (RedisConnectionError, NO_FREE_CONNECTION, StoreUnavailable, _NO_CONNECTION_LEFT),
@@ -161,6 +167,23 @@ def translate(error: Exception, address: str) -> StoreError:
     )
     cause_text = "" if sentence is _NO_PRIMARY else f" ({reason})"  # that error's text is a client's whole repr
     return kind(f"Redis at {address} {sentence}{cause_text}")
+
+
+class Translation:
+    """A ``with`` block whose driver's errors become the library's.
+
+    No generator: since Python 3.12, one into which an error is thrown keeps it until garbage is collected.
+    """
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+
+    def __enter__(self) -> None:
+        """Do nothing."""
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if isinstance(error, DRIVER_ERRORS):
+            raise translate(error, self._address) from error
 
 
 def _reason(error: Exception) -> Exception:

@@ -55,6 +55,10 @@ class CredentialsError(RedisConnectionError):
     """A credential provider has failed, which gives the login of each new connection."""
 
 
+class ClosedInUseError(RedisConnectionError):
+    """Another thread has closed the connection, as the owner of a client may at any time."""
+
+
 def is_down(error: Exception) -> bool:
     """Whether the server is out of reach, as opposed to one that refuses the call, and would again.
 
@@ -66,7 +70,7 @@ def is_down(error: Exception) -> bool:
         return str(error) == _CLUSTER_DOWN_MESSAGE
     if isinstance(error, RedisClusterException):  # of the last of its nodes
         return isinstance(error.__cause__, LOST_CONNECTION_ERRORS) and is_down(error.__cause__)
-    if isinstance(error, AuthenticationError | AuthorizationError | MaxConnectionsError):
+    if isinstance(error, AuthenticationError | AuthorizationError | MaxConnectionsError | ClosedInUseError):
         return False
     text = str(error)
     may_pass = any(words in text for words in TLS_HANG_UPS) or not any(words in text for words in _PERMANENT_MESSAGES)

@@ -11,24 +11,18 @@ from contextlib import suppress
 from functools import partial
 from itertools import islice
 from typing import Any, TypeAlias
+from weakref import WeakSet
 
 from redis._parsers import BaseParser
 from redis._parsers.hiredis import NOT_ENOUGH_DATA
-from redis.exceptions import (
-    InvalidResponse,
-    OutOfMemoryError,
-    RedisClusterException,
-    RedisError,
-    ResponseError,
-    WatchError,
-)
+from redis.exceptions import ExecAbortError, InvalidResponse, OutOfMemoryError, ResponseError, WatchError
 
 from langmem_adapters.concurrency.breaker import GRACE_SECONDS, Breaker
 from langmem_adapters.errors import Conflict, StoreError, StoreUnavailable
 from langmem_adapters.flow import Answer, Step
 from langmem_adapters.stores.redis_client import Link
 from langmem_adapters.stores.redis_connections import RESP2, LastUses
-from langmem_adapters.stores.redis_errors import is_full, translate
+from langmem_adapters.stores.redis_errors import DRIVER_ERRORS, Translation, is_full, translate
 from langmem_adapters.stores.redis_outage import LOST_CONNECTION_ERRORS, Retries, is_temporary
 from langmem_adapters.stores.redis_packing import pack
 from langmem_adapters.stores.redis_servers import Cluster, OneServer
@@ -37,7 +31,6 @@ from langmem_adapters.stores.redis_trace import Trace
 _MAX_ATTEMPTS = 64  # how often a watched key may change during a write
 _SCAN_COUNT = 1000  # keys that one SCAN looks at
 _PART_BYTES = 1 << 16  # of a large request; each part has the whole timeout
-_DRIVER_ERRORS = (RedisError, RedisClusterException, OSError)  # the last, as it reads a file for each connection
 
 _Request: TypeAlias = tuple[Sequence[bytes], bool, Trace | None]
 """Commands, whether they are one transaction, and the trace that this leaves."""
@@ -61,6 +54,7 @@ class Wire:
 
         kind: Any = Cluster if callable(link.source) else OneServer
         self._servers: OneServer | Cluster = kind(link.source, link.owned, retries, make_breaker, LastUses(clock))
+        self._transacting: WeakSet[Any] = WeakSet()  # connections whose server has taken MULTI and EXEC
         self.address: str = link.address
         self.one_slot: bool = self._servers.one_slot
 
@@ -71,14 +65,15 @@ class Wire:
         """
 
         def exchange(connection: Any) -> list[Any]:
+            self._check_transactions(connection)
             start = 0
             if trace and trace.is_repeat() and trace.is_in(_pipeline(connection, trace.reads)):
                 start = trace.start
-            return [None] * start + _check_replies(_transact(connection, commands[start:]))
+            return [None] * start + _check_replies(self._transact(connection, commands[start:]))
 
         try:
             return self._servers.call(key, exchange)
-        except _DRIVER_ERRORS as error:
+        except DRIVER_ERRORS as error:
             raise translate(error, self.address) from error
 
     def transact_step(
@@ -131,6 +126,8 @@ class Wire:
                 for n, (commands, is_transaction, trace) in enumerate(requests)
                 if n not in answers and not (trace and trace.is_repeat())
             ]
+            if any(is_transaction for *_, is_transaction in unanswered):
+                self._check_transactions(connection)
             packed = [
                 _wrap_transaction(commands) if is_transaction else b"".join(commands)
                 for _, commands, is_transaction in unanswered
@@ -141,10 +138,11 @@ class Wire:
                 try:
                     answers[position] = _check_replies(read(connection, len(commands))), None
                 except ResponseError as error:
+                    self._transacting.discard(connection)
                     if not (is_temporary(error) or isinstance(error, OutOfMemoryError)):
                         answers[position] = None, self._to_store_error(error)
 
-        with suppress(StoreUnavailable, *_DRIVER_ERRORS):  # those without an answer are asked again, each alone
+        with suppress(StoreUnavailable, *DRIVER_ERRORS):  # those without an answer are asked again, each alone
             self._servers.call(b"", exchange)  # whatever the key, there is one server
         return [answers.get(position) for position in range(len(requests))]
 
@@ -174,6 +172,7 @@ class Wire:
 
         def attempt(connection: Any) -> list[Any] | None:
             try:
+                self._check_transactions(connection)
                 commands = decide(_pipeline(connection, [pack("WATCH", key), *reads])[1:])
                 if commands is None:
                     _pipeline(connection, [pack("UNWATCH")])
@@ -182,7 +181,7 @@ class Wire:
                 connection.disconnect()  # it may still watch
                 raise
             try:
-                return _transact(connection, commands)
+                return self._transact(connection, commands)
             except ResponseError:
                 connection.disconnect()  # if MULTI itself was refused, it still watches
                 raise
@@ -192,7 +191,7 @@ class Wire:
                 raise self.lost_write() from error
 
         for _ in range(_MAX_ATTEMPTS):
-            with _Translation(self.address), suppress(WatchError):
+            with Translation(self.address), suppress(WatchError):
                 return self._servers.call(key, attempt)
         raise Conflict(f"other writers changed the same namespace {_MAX_ATTEMPTS} times in a row; try again")
 
@@ -209,7 +208,7 @@ class Wire:
         A command refused among others is sent once more alone: its slot may have moved, and theirs not.
         """
         replies: list[Any] = [None] * len(commands)
-        with _Translation(self.address):
+        with Translation(self.address):
             for positions in self._servers.group_by_server([key for key, _ in commands]):
                 server_commands = [commands[position][1] for position in positions]
                 pipeline = _pipeline if len(server_commands) == 1 else _pipeline_unchecked
@@ -225,7 +224,7 @@ class Wire:
 
     def scan_keys(self, pattern: bytes) -> Iterator[bytes]:
         """Yield the names of keys, on all servers, with SCAN; a name may come more than once."""
-        with _Translation(self.address):
+        with Translation(self.address):
             for call in self._servers.callers():
                 names = call(partial(_scan_keys, pattern=pattern))
                 while names:  # popped, so that yielded names are freed
@@ -233,7 +232,7 @@ class Wire:
 
     def send_to_all(self, command: bytes) -> Iterator[Any]:
         """Ask each server once, without retries, and even if it is known to be down."""
-        with _Translation(self.address):
+        with Translation(self.address):
             for call in self._servers.callers():
                 yield call(partial(_pipeline, commands=[command]))[0]
 
@@ -241,27 +240,27 @@ class Wire:
         """Close the connections, unless they belong to a client that was handed in."""
         self._servers.close()
 
+    def _check_transactions(self, connection: Any) -> None:
+        """See, once for each connection, whether the server takes MULTI and EXEC from this user.
+
+        Behind a MULTI that is refused, the server makes each command of a transaction as it comes.
+        """
+        if connection not in self._transacting:
+            _send(connection, _wrap_transaction(()))
+            _read_transaction(connection, 0)
+            self._transacting.add(connection)
+
+    def _transact(self, connection: Any, commands: Sequence[bytes]) -> list[Any]:
+        try:
+            return _transact(connection, commands)
+        except (ResponseError, *LOST_CONNECTION_ERRORS):  # the user's rights, or the server, may be others by now
+            self._transacting.discard(connection)
+            raise
+
     def _to_store_error(self, error: Exception) -> StoreError:
         store_error = translate(error, self.address)
         store_error.__cause__ = error.with_traceback(None)  # which would refer to the other answers
         return store_error
-
-
-class _Translation:
-    """A ``with`` block whose driver's errors become the library's.
-
-    No generator: since Python 3.12, one into which an error is thrown keeps it until garbage is collected.
-    """
-
-    def __init__(self, address: str) -> None:
-        self._address = address
-
-    def __enter__(self) -> None:
-        """Do nothing."""
-
-    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        if isinstance(error, _DRIVER_ERRORS):
-            raise translate(error, self._address) from error
 
 
 def _transact(connection: Any, commands: Sequence[bytes]) -> list[Any]:
@@ -278,6 +277,8 @@ def _read_transaction(connection: Any, count: int) -> list[Any]:
     if replies[-1] is None:
         raise WatchError
     if isinstance(replies[-1], Exception):  # one command was refused, so none was executed
+        if not isinstance(replies[-1], ExecAbortError):  # else EXEC is unknown, and all that follows would be queued
+            connection.disconnect()
         reason = next(str(reply) for reply in replies if isinstance(reply, Exception)).partition(_DISCARD_PREFIX)[2]
         if reason:
             raise BaseParser.parse_error(reason)  # type: ignore[no-untyped-call]
