@@ -1061,6 +1061,25 @@ async def test_what_is_deleted_goes_from_the_archive_too_and_is_not_imported_aga
     assert await both(any_store, "ada") == [["two"], ["four"]]
 
 
+@pytest.mark.parametrize("way", ["active", "archived", "both", "replaced"])
+async def test_what_is_deleted_together_is_not_imported_again(any_store: Store, way: str) -> None:
+    chats, sessions = BrainChatStore(store=any_store), Sessions(any_store)
+    await chats.set_messages("s", said("one", "two", "three"))
+    lines = list(sessions.export())
+    await chats.archive_oldest_messages("s", 1)
+    later = list(sessions.export())
+    if way in {"active", "both"}:
+        await chats.delete_messages("s", status=ACTIVE)
+    if way in {"archived", "both"}:
+        await chats.delete_messages("s", status=ARCHIVED)
+    if way == "replaced":
+        await chats.set_messages("s", said("four"))
+    left = {"active": [["one"], []], "archived": [[], ["two", "three"]], "both": [[], []], "replaced": [[], ["four"]]}
+    for exported in (lines, later):
+        assert sessions.import_(exported) == 0
+        assert await both(any_store) == left[way]
+
+
 async def test_what_is_deleted_from_the_archive_at_this_moment_is_not_imported_into_it(any_store: Store) -> None:
     elsewhere = MemoryStore()
     await BrainChatStore(store=elsewhere).set_messages("s", said("one", "two"))

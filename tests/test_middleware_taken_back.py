@@ -10,6 +10,7 @@ import pytest
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, RemoveMessage
 from langgraph.checkpoint.memory import InMemorySaver
+from llama_index.core.storage.chat_store.base_db import MessageStatus
 
 from langmem_adapters.errors import StoreUnavailable
 from langmem_adapters.langchain import BrainMemoryMiddleware, thread_to_history
@@ -174,7 +175,7 @@ def test_what_was_deleted_from_a_session_is_not_shown_from_the_thread(
     assert len(chat.stored) == len(left) + 4
 
 
-@pytest.mark.parametrize("way", ["one", "last", "oldest", "all"])
+@pytest.mark.parametrize("way", ["one", "last", "oldest", "all", "active", "replaced"])
 def test_what_llamaindex_deleted_from_a_session_is_not_shown_from_the_thread(any_store: Store, way: str) -> None:
     chat = Chat(any_store)
     for n in range(3):
@@ -184,12 +185,15 @@ def test_what_llamaindex_deleted_from_a_session_is_not_shown_from_the_thread(any
         gone = [store.delete_message("s", 3), store.delete_message("s", 2)]
     elif way == "last":
         gone = [store.delete_last_message("s"), store.delete_last_message("s")]
+    elif way in {"active", "replaced"}:
+        ours, gone = BrainChatStore(store=any_store, user="ada"), [*store.get_messages("s")]
+        asyncio.run(ours.delete_messages("s", MessageStatus.ACTIVE) if way == "active" else ours.set_messages("s", []))
     else:
         ours, count = BrainChatStore(store=any_store, user="ada"), 2 if way == "oldest" else 6
         gone = [*asyncio.run(ours.delete_oldest_messages("s", count))]
     texts_gone = [message and message.content for message in gone]
     left = [text for text in ("q0", "answer 1", "q1", "answer 2", "q2", "answer 3") if text not in texts_gone]
-    assert len(left) == (0 if way == "all" else 4)
+    assert len(left) == (4 if way in {"one", "last", "oldest"} else 0)
     for shown in (["next"], ["next", "answer 4", "more"]):
         chat.ask(shown[-1])
         assert chat.shown == left + shown

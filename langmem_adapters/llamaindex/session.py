@@ -15,7 +15,7 @@ from typing_extensions import Self
 from langmem_adapters.brain import BrainMemory
 from langmem_adapters.codec import decode, encode, refuse_sealed_or_newer
 from langmem_adapters.concurrency.garbage import build_many
-from langmem_adapters.conversation.log import ARCHIVE, ARCHIVED, MOVE_KEYS, WATCHED_KEYS, unchanged_guard
+from langmem_adapters.conversation.log import ARCHIVE, ARCHIVED, MOVE_KEYS, WATCHED_KEYS, archived_ids, unchanged_guard
 from langmem_adapters.conversation.stored_summary import summary_after_move, summary_after_removal
 from langmem_adapters.conversation.tombstones import with_deleted
 from langmem_adapters.errors import ConfigurationError, SerializationError
@@ -204,7 +204,10 @@ def _archived_items(page: Page) -> list[Item]:
 
 
 def _full_removal(page: Page) -> _Change:
-    return {**_oldest_removal(page), "delete": [item.id for item in _archived_items(page)]}
+    """Remove these and the archive, so that neither an older export nor a thread brings them back."""
+    removal, ids = _oldest_removal(page), [item.id for item in page.items] + sorted(archived_ids(page.values))
+    put = removal["put"] | (with_deleted(page.values, ids) if ids else {})
+    return {**removal, "put": put, "delete": [item.id for item in _archived_items(page)]}
 
 
 def _oldest_removal(page: Page) -> _Change:
