@@ -14,6 +14,7 @@ import threading
 import time
 import weakref
 from collections.abc import Iterator, Sequence
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -23,7 +24,7 @@ from langmem_adapters.concurrency import background, workers
 from langmem_adapters.errors import StoreUnavailable
 from langmem_adapters.flow import Answer, Flow, Step, arun, blocking, gather, run, step
 from tests.test_flow import _double, _sum, _triple, who
-from tests.waiting import auntil
+from tests.waiting import auntil, until
 
 # --- questions that are asked together
 
@@ -424,6 +425,30 @@ def test_a_loop_that_was_closed_meanwhile_is_not_missed() -> None:
     assert asyncio.run(arun(_sum())) == 6
 
 
+def test_what_ended_just_before_its_loop_was_closed_is_garbage_with_that_loop() -> None:
+    """The thread of the loop must not know it: what it led, others would wait for."""
+    free, closed = threading.Event(), list[bool]()
+
+    def flow() -> Flow[None]:
+        try:
+            yield Step(free.wait)
+            yield Step(int, partial(asyncio.sleep, 0))  # the loop has this question, and asks it no more
+        finally:
+            closed.append(True)
+
+    loop = asyncio.new_event_loop()
+    task = loop.create_task(arun(flow()))
+    loop.run_until_complete(asyncio.sleep(0))
+    free.set()
+    until(lambda: not workers._pool()._running)
+    loop.close()
+    assert closed == []
+    task._log_destroy_pending = False  # type: ignore[attr-defined]  # that is what the test is about
+    del task, loop
+    gc.collect()
+    assert closed == [True]
+
+
 @pytest.mark.parametrize("line", range(12))
 def test_workers_that_find_their_loop_closed_together_end_what_each_of_them_had(line: int) -> None:
     """At some line of one, another comes by, as without a GIL: an error there would cost the pool a worker."""
@@ -658,7 +683,7 @@ async def test_who_is_cancelled_when_the_answer_is_there_holds_up_nobody_else() 
     first, second = (asyncio.create_task(arun(answer(number))) for number in (1, 2))
     await asyncio.sleep(0)
     until = time.monotonic() + 30
-    while len(workers._thread_state.completions._finished) < 2:  # the loop is busy, so nobody is told
+    while len(workers._thread_state.completions()._finished) < 2:  # the loop is busy, so nobody is told
         assert time.monotonic() < until
         time.sleep(0.001)  # noqa: ASYNC251 - same
     first.cancel()

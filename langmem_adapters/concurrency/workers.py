@@ -7,6 +7,7 @@ import contextlib
 import contextvars
 import logging
 import threading
+import weakref
 from collections import deque
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
@@ -96,8 +97,7 @@ class _Completions:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self._finished: deque[tuple[Job, Step | None, BaseException | None]] = deque()
-        self._is_scheduled = False
-        self._is_watching = False
+        self._is_scheduled = self._is_watching = False
 
     def add(self, job: Job, question: Step | None, error: BaseException | None) -> None:
         """Pass a job's outcome to the loop; called by workers."""
@@ -308,9 +308,9 @@ def start(flow: Flow[Any], answer: Answer, context: contextvars.Context) -> Job:
         loop = asyncio.get_running_loop()
     except RuntimeError:
         raise ConfigurationError(_NO_LOOP) from None
-    completions: _Completions | None = getattr(_thread_state, "completions", None)
+    completions: _Completions | None = getattr(_thread_state, "completions", lambda: None)()
     if completions is None or completions.loop is not loop:
-        completions = _thread_state.completions = _Completions(loop)
+        _thread_state.completions = weakref.ref(completions := _Completions(loop))  # held by jobs: garbage with them
     job = Job(flow, answer, context, completions, _depth_of_worker.get(threading.get_ident(), -1) + 1)
     try:
         _pool(job.depth).submit(job)
@@ -336,7 +336,7 @@ def _pool(depth: int = 0) -> _WorkerPool:
 
 _pools: dict[int, _WorkerPool] = {}
 _depth_of_worker: dict[int, int] = {}  # by thread, while it works: gevent may have made threads greenlets since
-_thread_state = threading.local()  # per thread: the completion queue of the loop that runs on it
+_thread_state = threading.local()  # per thread: a reference to the completion queue of the loop that runs on it
 
 
 def _reset_in_child() -> None:
