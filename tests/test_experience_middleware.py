@@ -662,6 +662,23 @@ def test_d3_what_a_tool_of_the_providers_had_a_part_in_is_no_example() -> None:
     assert (inner.asked, _system(inner, 1)) == (2, "")
 
 
+@pytest.mark.parametrize("told", ["content", "additional_kwargs", "response_metadata"])
+def test_d3_what_a_tool_of_the_providers_had_found_before_the_agents_own_ran_is_no_example(told: str) -> None:
+    """The answer counted as one of the deterministic tool alone: only the message before it told of the search."""
+    searches: dict[str, dict[str, Any]] = {
+        "content": {"content": [{"type": "web_search_call", "id": "w"}, {"type": "text", "text": "21 degrees."}]},
+        "additional_kwargs": {"content": "21 degrees.", "additional_kwargs": {"executed_tools": [{"type": "search"}]}},
+        "response_metadata": {"content": "21 degrees.", "response_metadata": {"grounding_metadata": {"a": 1}}},
+    }
+    calls = [{"name": "weather", "args": {"place": "Rome"}, "id": "c1", "type": "tool_call"}]
+    inner = Scripted(script=[AIMessage(**searches[told], tool_calls=calls), "21 degrees and sunny.", "Fine."])
+    cache = memory(examples=3, deterministic_tools=["weather"])
+    agent = _weather_agent(cache, inner)
+    assert asked(agent, "What is the weather in Rome?")[-1].content == "21 degrees and sunny."
+    asked(agent, "How is the weather in Rome?")
+    assert (inner.asked, _system(inner, 2)) == (3, "")
+
+
 def test_d3_an_answer_that_does_not_tell_of_the_providers_search_is_no_example() -> None:
     inner = Scripted(script=["Sunny.", "Fine."])
     searching: Any = inner.bind(web_search_options={})

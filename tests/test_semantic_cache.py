@@ -896,6 +896,14 @@ def test_d3_calls_that_could_not_be_read_are_calls(index: VectorIndex) -> None:
     assert cache.lookup(prompt(ALIKE), "m") is None
 
 
+def test_d3_an_answer_made_from_what_the_provider_found_is_kept_for_no_other_wording(index: VectorIndex) -> None:
+    cache = ExperienceCache(store=MemoryStore(), semantic=SemanticMode(index=index))
+    paused = AIMessage([{"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {}}])
+    cache.update(prompt(ASKED, paused), "m", answer())
+    assert cache.lookup(prompt(ASKED, paused), "m")
+    assert cache.lookup(prompt(ALIKE, paused), "m") is None
+
+
 def test_which_tools_gave_many_results_that_do_not_name_them_is_told_in_no_time() -> None:
     calls = [{"id": Compared(f"t{n}"), "name": "add"} for n in range(500)]
     asked = {"id": ["AIMessage"], "kwargs": {"tool_calls": calls}}
