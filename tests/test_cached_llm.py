@@ -522,6 +522,8 @@ class _Reason:
         ChatResponse(message=ChatMessage(role="assistant", content="a", additional_kwargs={"finish_reason": "SAFETY"})),
         CompletionResponse(text="a", raw={"done_reason": "length"}),
         ChatResponse(message=HI[0], raw={"choices": [{"finish_reason": "tool_calls"}]}),
+        CompletionResponse(text="a", raw={"status": "completed", "output": [{"type": "function_call"}]}),
+        CompletionResponse(text="a", raw={"response": {"status": "completed", "output": [{"type": "function_call"}]}}),
         ChatResponse(message=ChatMessage(role="assistant", content="a", additional_kwargs={"reference_audio_id": "b"})),
     ],
 )
@@ -564,6 +566,10 @@ def test_c7_what_is_whole_is_worth_storing() -> None:
     assert worth_storing(CompletionResponse(text="a", raw={"choices": 2}))  # of a provider that counts them
     for message in (HI[0], _called("a"), ChatMessage(role="assistant", blocks=[_called("a").blocks[1]])):
         assert worth_storing(ChatResponse(message=message, raw={"choices": [{"finish_reason": "stop"}]}))
+    called = {"status": "completed", "output": [{"type": "function_call"}]}
+    assert worth_storing(ChatResponse(message=_called("a"), raw=called))
+    searched = {"status": "completed", "output": [{"type": "web_search_call"}]}  # by the provider, who had the result
+    assert worth_storing(CompletionResponse(text="a", raw=searched))
     old = ChatMessage(role="assistant", content="", additional_kwargs={"tool_calls": [{"id": "a"}]})
     assert worth_storing(ChatResponse(message=old))
 
@@ -2307,6 +2313,8 @@ def test_a_path_that_no_file_can_have_is_left_to_the_model(path: str) -> None:
     [
         {"choices": [{"finish_reason": "length"}]},
         {"choices": [{"finish_reason": "stop", "message": {"refusal": "I cannot."}}]},
+        _Told(choices=[_Told(finish_reason=None, delta=_Told(refusal="I"))]),
+        {"response": _Told(status="completed", output=[_Told(type="message", content=[_Told(type="refusal")])])},
         {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}},
         {"stop_reason": "model_context_window_exceeded"},
         {"stop_reason": "pause_turn"},

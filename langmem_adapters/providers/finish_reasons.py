@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from langmem_adapters.providers.usage import as_mapping, sent_data
@@ -68,19 +68,25 @@ def ending_of(response: Any) -> Ending:
     raw = sent_data(field(response, "raw"))
     reports = _reports(response, raw)
     event = as_mapping(raw.get("response"))  # of OpenAI's Responses, whose streams all begin under way
+    items = _as_list(event.get("output") or raw.get("output"))  # of OpenAI's Responses too: LlamaIndex drops refusals
     cut = any(map(is_cut, reports)) or (event.get("status") not in _RUNNING_STATUSES and is_cut(event))
+    cut = cut or any(refuses(field(item, "content")) for item in items)
     flags = map(_is_last, (*reports, event))
-    return Ending(cut, frozenset(flag for flag in flags if flag is not None), any(map(tells_of_call, reports)))
+    calls = any(map(tells_of_call, reports)) or any(str(field(item, "type")).endswith(_CALL_REASONS) for item in items)
+    return Ending(cut, frozenset(flag for flag in flags if flag is not None), calls)
 
 
 def _reports(response: Any, raw: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """What is told beside a response, in its message, and in each choice of the ``raw`` that was sent."""
     extras = [as_mapping(field(holder, "additional_kwargs")) for holder in (response, field(response, "message"))]
     reports = [*extras, raw, as_mapping(raw.get("delta"))]  # the last one is Anthropic's
-    choices = raw.get("choices") or raw.get("candidates")
-    for choice in map(as_mapping, choices if isinstance(choices, list | tuple) else ()):
-        reports += [choice, as_mapping(choice.get("message"))]
+    for choice in map(as_mapping, _as_list(raw.get("choices") or raw.get("candidates"))):
+        reports += [choice, as_mapping(choice.get("message")), as_mapping(choice.get("delta"))]
     return reports
+
+
+def _as_list(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, list | tuple) else ()
 
 
 def refuses(content: Any) -> bool:
