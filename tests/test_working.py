@@ -454,16 +454,22 @@ def test_items_of_two_stores_do_not_wait_for_each_other(monkeypatch: pytest.Monk
     assert [shown(memory) for memory in memories] == [[{"n": 2}]] * 2
 
 
-_PROCESS = """
-import sys
+# Eight processes, which share nothing but their imports.
+_PROCESSES = """
+import os, sys
 from langmem_adapters import WorkingMemory, open_store
-store = open_store(sys.argv[1])
-memory = WorkingMemory(store, user=sys.argv[2])
-sys.stdin.readline()
-for n in range(25):
-    memory.update("conversation", lambda data: {"n": (data or {"n": 0})["n"] + 1})
-    memory.store("conversation", n, memory_type="WORKING")
-store.close()
+from langmem_adapters.stores.redis import RedisStore
+
+for _ in range(8):
+    if not os.fork():
+        store = open_store(sys.argv[1])
+        memory = WorkingMemory(store, user=sys.argv[2])
+        for n in range(25):
+            memory.update("conversation", lambda data: {"n": (data or {"n": 0})["n"] + 1})
+            memory.store("conversation", n, memory_type="WORKING")
+        store.close()
+        os._exit(0)
+sys.exit(any([os.wait()[1] for _ in range(8)]))
 """
 
 
@@ -472,13 +478,9 @@ def test_g4_updates_of_eight_processes_lose_none(
     kind: str, tmp_path: Path, redis_server: RedisServer, key_prefix: str
 ) -> None:
     url = redis_server.url() if kind == "redis" else f"sqlite:///{tmp_path / 'store.db'}?timeout=60"
-    command = [sys.executable, "-W", "error", "-c", _PROCESS, url, key_prefix]
-    writers = [subprocess.Popen(command, stdin=subprocess.PIPE, text=True) for _ in range(8)]
-    for writer in writers:
-        assert writer.stdin
-        writer.stdin.write("go\n")
-        writer.stdin.close()
-    assert [writer.wait(100) for writer in writers] == [0] * 8
+    command = [sys.executable, "-W", "error", "-c", _PROCESSES, url, key_prefix]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
     store = open_store(url)
     memory = WorkingMemory(store, user=key_prefix)
     assert shown(memory) == [{"n": 200}]
