@@ -219,7 +219,7 @@ class Closed(redis.Connection):
 
     def check_health(self) -> None:
         if self.is_closing:
-            self.disconnect()
+            self.disconnect()  # type: ignore[no-untyped-call]  # redis-py has it so
 
 
 class HungUpOn(Closed):
