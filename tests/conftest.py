@@ -265,7 +265,7 @@ def set_time_zone(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], N
 
 @pytest.fixture
 def distant(redis_server: RedisServer, key_prefix: str) -> Iterator[tuple[RedisStore, RoundTrips]]:
-    """A Redis store that is connected, and what counts its round trips.
+    """A Redis store that is connected and has asked for transactions, and what counts its round trips.
 
     Its database is its own, and empty: a SCAN of one that other tests have filled takes more trips.
     """
@@ -273,7 +273,8 @@ def distant(redis_server: RedisServer, key_prefix: str) -> Iterator[tuple[RedisS
         raw.flushdb()
     with RoundTrips(redis_server.port) as door:
         store = RedisStore(f"redis://127.0.0.1:{door.port}/1", prefix=key_prefix)
-        store.get(("nothing",), ["key"])
+        store.append(("nothing",), [("a", b"")])
+        store.clear(("nothing",))
         yield store, door
         store.close()
 

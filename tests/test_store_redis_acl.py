@@ -18,6 +18,7 @@ from langmem_adapters.inspection import Dates
 from langmem_adapters.model import Experience
 from langmem_adapters.stores.redis import RedisStore
 from langmem_adapters.testing import FakeClock
+from tests.benchmarks.round_trips import RoundTrips
 from tests.servers import CLUSTER_COMMANDS, COMMANDS, RedisServer, redis_cluster
 
 NS = ("brain", "t", "u", "s")
@@ -184,6 +185,14 @@ def test_without_transactions_nothing_is_half_made(
     ):
         write_is_refused(store, "forbids this to the user", guard)
         assert not raw.keys(f"{key_prefix}*")
+
+
+def test_a_connection_asks_only_once_whether_there_are_transactions(distant: tuple[RedisStore, RoundTrips]) -> None:
+    store, door = distant
+    before = door.count, door.sent.count(b"MULTI")
+    for n in range(3):
+        store.append(NS, [(str(n), b"")])
+    assert (door.count, door.sent.count(b"MULTI")) == (before[0] + 3, before[1] + 3)
 
 
 @WRITES
