@@ -83,7 +83,7 @@ def _root(
         bool, typer.Option("--version", help="Print the version and exit.", callback=_print_version, is_eager=True)
     ] = False,
 ) -> None:
-    """Take the options of no command."""
+    """Take the options that belong to no command."""
 
 
 def _open_session(settings: Settings, session: str, user: str) -> BrainMemory:
