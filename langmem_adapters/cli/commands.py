@@ -14,6 +14,7 @@ from typer.core import TyperGroup
 from langmem_adapters.cli.terminal import ERR, one_line, write
 from langmem_adapters.codec import refuse_sealed_or_newer
 from langmem_adapters.errors import ConfigurationError, LangmemError, StoreUnavailable
+from langmem_adapters.files.locations import FILE_SUFFIXES
 from langmem_adapters.files.urls import file_of
 from langmem_adapters.settings import Settings
 from langmem_adapters.text import decode_escaped_utf8
@@ -97,7 +98,7 @@ def is_store_file(settings: Settings, path: Path | None) -> bool:
     if own_path is None or path is None:
         return False
     own_file = os.path.realpath(own_path)
-    own_files = [Path(f"{own_file}{suffix}") for suffix in ("", "-wal", "-shm")]
+    own_files = [Path(f"{own_file}{suffix}") for suffix in FILE_SUFFIXES]
     return Path(os.path.realpath(path)) in own_files or (
         path.exists() and any(own.exists() and own.samefile(path) for own in own_files)
     )

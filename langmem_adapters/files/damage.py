@@ -8,7 +8,7 @@ from pathlib import Path
 
 from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.errors import Conflict, LangmemError, SearchError, StoreError, StoreUnavailable
-from langmem_adapters.files.locations import FileLocation, file_state, path_to_show
+from langmem_adapters.files.locations import FILE_SUFFIXES, FileLocation, file_state, path_to_show
 from langmem_adapters.files.sqlite_errors import is_damage
 
 _VALUE_ERRORS = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError)
@@ -60,7 +60,7 @@ def removing_if_damaged(location: FileLocation, close: Callable[[], None], *, di
             return
         close()
         try:
-            for suffix in ("-wal", "-shm", ""):
+            for suffix in FILE_SUFFIXES:
                 Path(f"{location.file}{suffix}").unlink(missing_ok=True)
         except OSError as failure:  # as on Windows, where another process has it open
             raise StoreUnavailable(

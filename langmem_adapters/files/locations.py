@@ -29,6 +29,9 @@ FILE_ENCODING = sys.getfilesystemencoding()
 IN_MEMORY = ":memory:"
 """SQLite's path for no file."""
 
+FILE_SUFFIXES = ("-wal", "-shm", "")
+"""What follows a database's path in the names of its files; the file itself is the last to be removed."""
+
 _RETRY_SECONDS = 0.01
 _MIN_VERSION = (3, 24)  # the first with ON CONFLICT DO UPDATE
 _TRUST_SECONDS = 1.0  # how long a folder may answer for its files: over one of them another may be mounted

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from langmem_adapters.errors import StoreError, StoreUnavailable
 from langmem_adapters.files.database import Database
+from langmem_adapters.files.locations import FILE_SUFFIXES
 from langmem_adapters.files.sqlite_errors import is_missing, sqlite_message
 from langmem_adapters.inspection import Finding, Health, KindStats, StoreStats, health_of
 from langmem_adapters.keys import decode_namespace
 from langmem_adapters.stores.sqlite_namespaces import UNCOUNTED_ENTRIES
 
-_FILE_SUFFIXES = ("", "-wal", "-shm")
 _MIN_FREE_BYTES = 1 << 30  # with less, the disk is nearly full
 _MAX_WAL_BYTES = 256 << 20
 _MAX_FREE_SHARE = 0.25  # share of the file
@@ -92,7 +92,7 @@ def _file_sizes(database: Database) -> dict[str, int]:
     file = database.location.file
     if file is None:
         return {}
-    paths = {suffix: Path(f"{file}{suffix}") for suffix in _FILE_SUFFIXES}
+    paths = {suffix: Path(f"{file}{suffix}") for suffix in FILE_SUFFIXES}
     return {suffix: path.stat().st_size for suffix, path in paths.items() if path.exists()}
 
 
