@@ -16,6 +16,7 @@ from langchain_core.messages import HumanMessage
 from langmem_adapters import WorkingMemory, open_store
 from langmem_adapters.errors import ConfigurationError, StoreUnavailable
 from langmem_adapters.langchain import BrainChatMessageHistory
+from langmem_adapters.stores import redis_wire
 from langmem_adapters.stores.redis import RedisStore
 from langmem_adapters.testing import FakeClock
 from tests.servers import RedisServer
@@ -210,6 +211,8 @@ def test_a_credential_provider_that_fails_is_an_outage(
             vault.error = None
             until(lambda: works(store))
             assert [item.id for item in store.scan(NS).items] == ["a"]
+        if isinstance(client, redis.Redis):  # of the others, no connection was used
+            client.close()
 
 
 class Closed(redis.Connection):
@@ -265,3 +268,20 @@ def test_a_credential_provider_that_fails_as_a_lent_connection_connects_anew(
         with pytest.raises(StoreUnavailable, match=r"credential provider of its client fails \(RuntimeError\)$"):
             store.get(NS)
     pool.disconnect()
+
+
+def test_a_write_whose_answer_is_lost_is_no_failure_of_the_credential_provider(
+    redis_server: RedisServer, key_prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    transact = redis_wire._transact
+
+    def losing(connection: Any, commands: Any) -> list[Any]:
+        transact(connection, commands)
+        raise redis.ConnectionError("Connection closed by server.")
+
+    client = redis.Redis(port=redis_server.port, credential_provider=Vault())
+    with client, closing(RedisStore(client, prefix=key_prefix)) as store:
+        monkeypatch.setattr(redis_wire, "_transact", losing)
+        with pytest.raises(StoreUnavailable, match="may have been made: read again"):
+            store.write(NS, put={"n": b"1"}, guard={"n": None})
+        assert store.get(NS) == {"n": b"1"}

@@ -53,7 +53,7 @@ def call_with_connection(pool: ConnectionPool, exchange: Callable[[Any], T]) -> 
         except BaseException:  # a second interrupt: the answer to the first one's command may still come
             connection.disconnect()
             raise
-        _raise_as_driver_error(pool, error)
+        _raise_as_driver_error(error)
         raise
     finally:
         pool.release(connection)
@@ -65,11 +65,11 @@ def _connected(pool: ConnectionPool, connect: Callable[[], Any]) -> Any:
         return connect()
     except BaseException as error:
         drop_half_made((pool,), error)
-        _raise_as_driver_error(pool, error)
+        _raise_as_driver_error(error)
         raise
 
 
-def _raise_as_driver_error(pool: ConnectionPool, error: BaseException) -> None:
+def _raise_as_driver_error(error: BaseException) -> None:
     """Raise an error of redis-py's in place of one of a credential provider, or of Python's in redis-py's own code.
 
     The latter come where one thread uses a connection that another one closes, as the owner of a client may.
@@ -77,13 +77,10 @@ def _raise_as_driver_error(pool: ConnectionPool, error: BaseException) -> None:
     if not isinstance(error, Exception):
         return
     frames = [frame for frame, _ in walk_tb(error.__traceback__)]
-    is_known = isinstance(error, (RedisError, OSError))
-    is_of_driver = frames[-1].f_globals.get("__name__", "").startswith("redis.")
-    is_of_provider = any(frame.f_code.co_name == "get_credentials" for frame in frames) or (
-        not is_known and not is_of_driver and pool.connection_kwargs.get("credential_provider")
-    )
+    is_of_provider = any(frame.f_code.co_name == "get_credentials" for frame in frames)
     if is_of_provider and not isinstance(error, CredentialsError):
         raise CredentialsError(type(error).__name__) from error  # its text may hold a secret
+    is_of_driver = frames[-1].f_globals.get("__name__", "").startswith("redis.")
     if is_of_driver and isinstance(error, (TypeError, AttributeError, ValueError)):
         raise ClosedInUseError(type(error).__name__) from error
 
@@ -259,7 +256,7 @@ class OwnConnections:
                 self._fifo.give_back(hand)
             if failed is not None and isinstance(error, _STALE_POOL_ERRORS):
                 self._close_idle()
-            _raise_as_driver_error(self._pool, error)
+            _raise_as_driver_error(error)
             raise
         return answer
 
