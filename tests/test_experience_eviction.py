@@ -306,6 +306,18 @@ def test_what_expired_goes_with_later_writes_also_from_behind_what_stays(
     assert pool.stats()["evicted"] == 0
 
 
+def test_what_was_used_and_has_expired_is_not_spared(any_store: Store) -> None:
+    clock = FakeClock()
+    pool = ExperiencePool(any_store, max_entries=9, ttl=10, clock=clock)
+    for n in range(9):
+        keep(pool, n)
+        pool.lookup(n)
+    clock.advance(11)
+    keep(pool, "new")
+    assert {item.id for item in any_store.scan(PLACE, limit=100).items} == kept(any_store)
+    assert pool.stats()["evicted"] == 8
+
+
 def test_what_can_be_served_is_not_swept(any_store: Store) -> None:
     clock = FakeClock()
     pool = ExperiencePool(any_store, clock=clock, ttl=60)
