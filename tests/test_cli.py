@@ -260,6 +260,10 @@ def test_nothing_is_imported_as_plain_text_beside_what_is_encrypted(url: str, tm
     assert run(*arguments).exit_code == 0
     Settings(url=url, tenant="zoo", codec=encrypted.codec).brain("plain").add_talk("Hello.")  # the newest decides
     assert "is encrypted" in fails(*arguments)
+    Settings(url=url, tenant="zoo").brain("plain").set_title("Hello")  # is no message
+    assert "is encrypted" in fails(*arguments)
+    Settings(url=url, tenant="zoo").brain("plain").add_talk("Hello.")
+    assert run(*arguments).exit_code == 0
     Settings(url=f"{url}2", codec=encrypted.codec).brain("titled").set_title("A kite.")  # and no message yet
     assert "is encrypted" in fails("import", chat, "--url", f"{url}2")
 

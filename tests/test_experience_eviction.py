@@ -306,6 +306,13 @@ def test_what_expired_goes_with_later_writes_also_from_behind_what_stays(
     assert pool.stats()["evicted"] == 0
 
 
+def test_of_many_entries_some_more_go_at_once_so_that_not_every_write_has_to_look_for_one() -> None:
+    pool = ExperiencePool(MemoryStore(), max_entries=256)
+    for n in range(260):
+        keep(pool, n)
+        assert pool.stats()["evicted"] == (0 if n < 256 else 3 if n < 259 else 6)
+
+
 def test_what_was_used_and_has_expired_is_not_spared(any_store: Store) -> None:
     clock = FakeClock()
     pool = ExperiencePool(any_store, max_entries=9, ttl=10, clock=clock)
