@@ -1506,6 +1506,16 @@ def test_a_refresh_whose_result_is_not_kept_takes_the_older_one_away(any_store: 
     assert (call(), len(calls)) == (call(), 3)
 
 
+def test_a_refresh_whose_result_is_not_kept_takes_away_what_the_clock_of_another_machine_made_newer() -> None:
+    clock, results = FakeClock(), iter(["old", object(), "new"])
+    f = cached(pool=ExperiencePool(MemoryStore(), clock=clock))(lambda: next(results))
+    assert f() == "old"
+    clock.advance(-60)
+    with refresh():
+        f()
+    assert f() == "new"
+
+
 @pytest.mark.parametrize("meanwhile", ["another result", "another failure", "others removed"])
 def test_a_refresh_that_comes_too_late_to_be_kept_leaves_no_older_result(meanwhile: str) -> None:
     numbers = itertools.count()

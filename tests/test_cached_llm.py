@@ -1060,7 +1060,7 @@ def test_c4_headers_that_a_client_reads_from_the_environment_are_part_of_the_key
 ) -> None:
     """From the first call on, at which there is no client yet."""
     store = MemoryStore()
-    for headers in (None, "X-Route: a\nX-Other: c", "X-Route: b"):
+    for headers in (None, "X-Route: a\nX-Other: c", "X-Route: b", "X-Route: b:1", "X-Route: b:2"):
         if headers:
             monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", headers)
         for own in (None, {"X-Own": "d"}, {"X-Route": "e"}):

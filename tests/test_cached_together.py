@@ -28,7 +28,7 @@ from langmem_adapters.concurrency import background
 from langmem_adapters.concurrency import workers as module
 from langmem_adapters.concurrency.outcomes import Outcome
 from langmem_adapters.erasure import adelete_user
-from langmem_adapters.experience import refresh
+from langmem_adapters.experience import ExperiencePool, refresh
 from langmem_adapters.experience.functions.rules import Invocation
 from langmem_adapters.experience.shelf import invalidation
 from langmem_adapters.experience.shelf.invalidation import StartMark
@@ -296,6 +296,17 @@ def test_what_is_begun_after_a_removal_or_for_another_key_is_kept() -> None:
     read.cache.flush()
     assert scored == ["ada"]
     assert read.cache.stats()["stored"] == 1
+
+
+def test_what_is_removed_elsewhere_or_refreshed_under_another_key_puts_nothing_out_of_date() -> None:
+    pool = ExperiencePool(MemoryStore(), tag="read")
+    mark = pool.start_mark("ada")
+    pool.at("written").delete(key="ada")
+    with refresh():
+        pool.start_mark("grace")
+        assert not mark.is_outdated
+        pool.start_mark("ada")
+    assert mark.is_outdated
 
 
 def test_a_call_that_is_out_of_date_tells_nobody_who_asked_since() -> None:

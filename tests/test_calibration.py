@@ -160,6 +160,7 @@ def test_a_model_that_knows_no_meanings_is_not_believed() -> None:
     near = scale.convert(0.99)
     assert not verifier(OTHER[1], OTHER[0], cosine=near).accepted
     assert near < 0.95
+    assert Scale(3.0).convert(0.5) == -Scale(3.0).convert(-0.5) == 1.0
 
 
 def test_a_model_that_finds_everything_alike_is_taken_at_its_word() -> None:

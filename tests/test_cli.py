@@ -260,6 +260,12 @@ def test_nothing_is_imported_as_plain_text_beside_what_is_encrypted(url: str, tm
     assert run(*arguments).exit_code == 0
     Settings(url=url, tenant="zoo", codec=encrypted.codec).brain("plain").add_talk("Hello.")  # the newest decides
     assert "is encrypted" in fails(*arguments)
+    Settings(url=url, tenant="zoo").brain("plain").set_title("Hello")  # is no message
+    assert "is encrypted" in fails(*arguments)
+    Settings(url=url, tenant="zoo").brain("plain").add_talk("Hello.")
+    assert run(*arguments).exit_code == 0
+    Settings(url=f"{url}2", codec=encrypted.codec).brain("titled").set_title("A kite.")  # and no message yet
+    assert "is encrypted" in fails("import", chat, "--url", f"{url}2")
 
 
 @pytest.mark.parametrize("kind", ["plain keys", "an envelope"])
@@ -396,6 +402,8 @@ def test_export_of_one_session(url: str, ada: BrainMemory) -> None:
     lines = run("export", "tuesday", "--url", url, "--user", "ada").stdout.splitlines()
     assert {json.loads(line)["session"] for line in lines} == {"tuesday"}
     assert "no session 'friday' of user 'ada'" in fails("export", "friday", "--url", url, "--user", "ada")
+    BrainMemory(ada.store, "friday", user="ada").set_title("Nothing said yet")
+    assert run("export", "friday", "--url", url, "--user", "ada").stdout.count("Nothing said yet") == 1
 
 
 @pytest.mark.usefixtures("ada")
@@ -907,6 +915,8 @@ def test_redis(redis_server: RedisServer, tmp_path: Path, monkeypatch: pytest.Mo
     assert run("import", file, *where).stdout.startswith("4 of 4 messages were new, in 3 sessions of 2 users")
     assert "I adopted a tortoise." in run("recall", "tortoise", "--user", "talk-1", *where).stdout
     assert re.search(r"^messages +3\nmemories +3\n", run("stats", "--user", "talk-1", *where).stdout, re.MULTILINE)
+    assert run("export", "--user", "talk-1", "--output", file, *where).exit_code == 0
+    assert file.read_text().count("I adopted a tortoise.") == 1
 
 
 def test_benchmark_of_recall(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -1002,7 +1012,8 @@ def test_watch_once(url: str, ada: BrainMemory) -> None:
     shown = run("watch", "--url", url, "--user", "ada").stdout  # no terminal
     assert re.search(r"^sqlite:///.*memory\.db · \d+\.\d ms · [\d,]+ bytes\nbrain 1\nsession ", shown)
     assert re.search(r"^monday +The bike +2 ", shown, re.MULTILINE)
-    assert run("watch", "--once", "--url", url).stdout.count("\n") == 3
+    once = run("watch", "--once", "--url", url)
+    assert (once.stdout.count("\n"), once.exit_code) == (3, 0)
     for arguments in (["--once"], []):
         result = run("watch", *arguments, "--url", REFUSED)
         assert result.stdout.count("cannot be reached") == 1

@@ -306,6 +306,25 @@ def test_what_expired_goes_with_later_writes_also_from_behind_what_stays(
     assert pool.stats()["evicted"] == 0
 
 
+def test_of_many_entries_some_more_go_at_once_so_that_not_every_write_has_to_look_for_one() -> None:
+    pool = ExperiencePool(MemoryStore(), max_entries=256)
+    for n in range(260):
+        keep(pool, n)
+        assert pool.stats()["evicted"] == (0 if n < 256 else 3 if n < 259 else 6)
+
+
+def test_what_was_used_and_has_expired_is_not_spared(any_store: Store) -> None:
+    clock = FakeClock()
+    pool = ExperiencePool(any_store, max_entries=9, ttl=10, clock=clock)
+    for n in range(9):
+        keep(pool, n)
+        pool.lookup(n)
+    clock.advance(11)
+    keep(pool, "new")
+    assert {item.id for item in any_store.scan(PLACE, limit=100).items} == kept(any_store)
+    assert pool.stats()["evicted"] == 8
+
+
 def test_what_can_be_served_is_not_swept(any_store: Store) -> None:
     clock = FakeClock()
     pool = ExperiencePool(any_store, clock=clock, ttl=60)

@@ -447,6 +447,8 @@ async def test_a5_the_async_methods_do_the_same(any_store: Store, clock: FakeClo
             ({"prices": {"m": (1.0, price)}}, "the prices of 'm' are a tuple of two numbers, none below 0")
             for price in (math.nan, math.inf, -0.5, True, 10**400, Decimal("0.15"), "0.15")
         ),
+        ({"prices": {"m": (1.0,)}}, "the prices of 'm' are a tuple of two numbers"),
+        ({"prices": {"m": (1.0, 2.0, 3.0)}}, "the prices of 'm' are a tuple of two numbers"),
         ({"max_entries": 0.5}, "max_entries is a number of 1 or more, or None, not 0.5"),
         ({"max_entries": "5"}, "max_entries is a number of 1 or more, or None, not '5'"),
     ],

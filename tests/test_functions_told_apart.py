@@ -145,6 +145,28 @@ def test_a_function_that_calls_itself_or_two_that_call_each_other() -> None:
     assert both([even, odd], 4) == [True, False]
 
 
+def test_the_variables_for_a_function_and_its_class_count_neither_before_nor_when_they_have_a_value() -> None:
+    keys: list[str] = []
+
+    def noted(function: Any) -> Any:
+        keys.append(function.cache.calls.arguments.key({}))
+        return function
+
+    @noted
+    @cached(store=MemoryStore())
+    def count_down(number: int) -> list[int]:
+        return [number, *count_down(number - 1)] if number else []
+
+    class Asking:
+        @noted
+        @cached(store=MemoryStore())
+        def say(self) -> str:
+            return super().__repr__()
+
+    assert count_down(2) == [2, 1]
+    assert keys == [function.cache.calls.arguments.key({}) for function in (count_down, Asking.say)]
+
+
 def test_what_stands_below_a_decorated_function_tells_it_from_others_too() -> None:
     store = MemoryStore()
 

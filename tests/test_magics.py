@@ -323,9 +323,13 @@ def test_only_the_answers_that_are_shown_are_shortened(
     shorten = views.one_line
     monkeypatch.setattr(views, "one_line", lambda text: shortened.append(text) or shorten(text))  # type: ignore[func-returns-value]
     notebook.run(f"%langmem on {url}")
-    notebook.run("for n in range(30): model.invoke(str(n))")
-    assert "30 cached" in repr(notebook.run("%langmem last"))
-    assert len(shortened) == 2 * 20
+    for count in (20, 30):
+        shortened.clear()
+        notebook.run(f"for n in range({count}): model.invoke(str(({count}, n)))")
+        shown = repr(notebook.run("%langmem last"))
+        assert f"{count} cached" in shown
+        assert ("more" in shown) == (count > 20)
+        assert len(shortened) == 2 * 20
 
 
 def test_watching_shows_each_cell_that_asked_and_no_other(notebook: Notebook, url: str) -> None:

@@ -660,6 +660,7 @@ def test_configurations_stand_side_by_side() -> None:
     assert bars(calls) == [9, 9]
     assert bars(tokens) == [outcome.tokens for outcome in found.values()]
     assert bars(seconds) == [outcome.seconds for outcome in found.values()]
+    assert all(ax.get_xlim()[1] > max(bars(ax)) for ax in (calls, tokens, seconds))
     assert course.lines[0].get_color() == colors.to_hex(calls.containers[0][0].get_facecolor())
 
 
@@ -668,17 +669,18 @@ def test_recall_and_summaries_are_shown_where_there_are_some() -> None:
     found = Comparison(
         {
             "a": Outcome(calls_, 0, 3, 0, 99, 0.5, 1.0),
-            "$b$ 漢 with a name that is far too long": Outcome(calls_, 0, 0, 0, 1234, None, 1.0),
+            "$b$ 漢 with a name that is far too long": Outcome(calls_, 0, 0, 0, 1234, None, 0.25),
         }
     )
     figure = side_by_side(found)
-    _, calls, tokens, recall, _ = figure.axes
+    _, calls, tokens, recall, seconds = figure.axes
     assert bars(calls) == [7, 4]
     assert [(bar.get_x(), bar.get_width()) for bar in calls.containers[1]] == [(4, 3), (4, 0)]
     assert calls.get_xlabel() == "hatched: for summaries"
     assert bars(recall)[0] == 50.0
     assert [text.get_text() for text in recall.texts] == ["50 %", ""]
     assert "1,234" in {text.get_text() for text in tokens.texts}
+    assert [text.get_text() for text in seconds.texts] == ["1", "0.25"]
     figure.canvas.draw()
     with pytest.raises(ConfigurationError, match="nothing"):
         side_by_side(Comparison({}))

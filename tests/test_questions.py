@@ -444,22 +444,25 @@ def searched_memory(embedder: object) -> LongTermMemory:
 
 async def test_an_embedder_that_is_awaited_works_on_all_questions_at_once() -> None:
     embedder = WaitingEmbeddings(together=2)
-    hits = await asyncio.wait_for(searched_memory(embedder).asearch(TWO_QUESTIONS, 1), 30)
+    memory = searched_memory(Embedder(embedder, name="waiting", remembered=2))  # just enough for both
+    hits = await asyncio.wait_for(memory.asearch(TWO_QUESTIONS, 1), 30)
     assert [hit.memory.message.id for hit in hits] == ["bike"]
     assert embedder.asked == TWO_QUESTIONS.replace("? ", "?\n").splitlines()
 
 
-def test_a_function_that_embeds_is_called_once_for_all_questions() -> None:
+@pytest.mark.parametrize("remembered", [2, 1], ids=["together", "one by one, as both are not remembered"])
+def test_a_function_that_embeds_is_called_once_for_all_questions(remembered: int) -> None:
     calls: list[list[str]] = []
 
     def embed(texts: list[str]) -> list[list[float]]:
         calls.append(texts)
         return by_letters(texts)
 
-    memory = searched_memory(Embedder(embed, name="letters"))
+    memory = searched_memory(Embedder(embed, name="letters", remembered=remembered))
     calls.clear()
     assert found(memory, TWO_QUESTIONS) == ["bike"]
-    assert calls == [TWO_QUESTIONS.replace("? ", "?\n").splitlines()]
+    assert len(calls) == 3 - remembered
+    assert [text for texts in calls for text in texts] == TWO_QUESTIONS.replace("? ", "?\n").splitlines()
 
 
 def test_one_question_that_an_embedder_refuses_is_embedded_in_parts_beside_others() -> None:

@@ -24,6 +24,7 @@ from langmem_adapters.importing import Transcript
 from langmem_adapters.indexes.lexical import LexicalIndex
 from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.model import Message, ToolCall
+from langmem_adapters.recall.memories import memory_id
 from langmem_adapters.replay import Comparison, Configuration, Outcome, areplay, replay
 from langmem_adapters.sessions import Sessions
 from langmem_adapters.stores.memory import MemoryStore
@@ -161,7 +162,7 @@ def test_a_summary_that_fails_is_counted() -> None:
     assert found.failed == found.summaries > 0
 
 
-@pytest.mark.parametrize("by", ["m0", "My old  bike is in the shed behind the house."])
+@pytest.mark.parametrize("by", ["m0", memory_id(talk()[0]), "My old  bike is in the shed behind the house."])
 @pytest.mark.parametrize(
     ("configuration", "recall"),
     [

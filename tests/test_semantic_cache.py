@@ -627,6 +627,7 @@ def test_what_was_asked_goes_with_its_answer(
     else:
         cache.clear()
     assert not texts_in(any_store)
+    assert vectors_in(index) == (0 if forget == "clear" else 1)  # of the other one, which is not embedded again
     assert cache.lookup(prompt(ALIKE), "m") is None
     chess = content(cache.lookup(prompt("Which chess books are good?"), "m"))
     assert chess == (None if forget == "clear" else "This one.")

@@ -21,7 +21,7 @@ from langmem_adapters.keys import fingerprint
 from langmem_adapters.longterm import RECALLED
 from langmem_adapters.model import Message, Recalled, Summary
 from langmem_adapters.progress import Progress, advancing
-from langmem_adapters.recall.memories import fold_text
+from langmem_adapters.recall.memories import fold_text, memory_id
 from langmem_adapters.replay.comparison import Call, Comparison, Outcome
 from langmem_adapters.replay.configuration import Configuration, Memories
 from langmem_adapters.tokens import TokenCounter, approximate_tokens, count_tokens, message_tokens
@@ -256,7 +256,7 @@ class _Replay:
         session_only = BrainMemory(self._memories.store, session, user=user)
         yield _as_step(session_only.delete, session_only.adelete, [message.id])
         said = [each for each in visible if each.id != message.id]  # the question is no evidence of itself
-        names = {name for each in said for name in (each.id, fold_text(each.text))}
+        names = {name for each in said for name in (each.id, memory_id(each), fold_text(each.text))}
         names.update(name for memory in recalled for name in _evidence_names(memory))
         expected = {name if name in names else fold_text(name) for name in question.evidence}
         return len(expected & names) / len(expected)

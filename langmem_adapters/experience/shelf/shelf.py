@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from langmem_adapters.codec import is_sealed_or_newer, refuse_sealed_or_newer
-from langmem_adapters.errors import ConfigurationError, Conflict, LangmemError, StoreError
+from langmem_adapters.errors import ConfigurationError, LangmemError, StoreError
 from langmem_adapters.experience.shelf.eviction import Evicted, Eviction
 from langmem_adapters.experience.shelf.index import ShelfIndex
 from langmem_adapters.experience.shelf.invalidation import outdate
@@ -92,9 +92,7 @@ class Shelf:
     def _mark_used(self, key: str, data: bytes) -> None:
         try:
             self.store.write(self.namespace, put={USED + key: b""}, guard={key: data})
-        except Conflict:
-            pass  # it was replaced or dropped at this moment
-        except StoreError as error:
+        except StoreError as error:  # or a Conflict: it was replaced or dropped at this moment
             _log.info("an entry could not be marked as used: %s", error)
 
     def put(self, key: str, data: bytes, evicted: Evicted | None = None, *, has_text: bool = True) -> int:
