@@ -146,6 +146,18 @@ def test_answers_that_are_given_back_without_their_tasks_are_kept_once() -> None
     assert sorted([*texts(writer.seen[-1]), thread[-1]]) == sorted(said(ours))
 
 
+def test_what_agents_with_threads_of_their_own_pass_on_as_plain_data_is_kept_once(any_store: Store) -> None:
+    ours = BrainMemoryMiddleware(store=any_store)
+    agents: list[Any] = [create_agent(says(each), middleware=[ours], checkpointer=InMemorySaver()) for each in "ab"]
+    thread: list[Any] = []
+    for question in ("q1", "q2", "q3"):
+        thread.append(HumanMessage(question, id=question).model_dump())
+        for agent in agents:
+            found = agent.invoke({"messages": thread}, **of("ada", "s"))
+            thread = [message.model_dump() for message in found["messages"]]  # as a RemoteGraph gives them back
+    assert said(ours) == [message["content"] for message in thread]
+
+
 def test_a_question_that_an_agent_hands_on_in_other_words_is_shown_and_kept() -> None:
     ours = BrainMemoryMiddleware(store=MemoryStore())
 

@@ -273,17 +273,22 @@ def to_session_messages(
     """New messages as a session stores them: with their thread's marks, and none under the id of another message.
 
     Clients that number the messages of each request anew reuse ids that the session has. Such a message gets another
-    id, the same one whenever its thread says it, so that it is not stored twice either.
+    id, the same one whenever its thread says it, so that it is not stored twice either. Nor is one that the session has
+    from another agent, if it came as plain data: of that, LangChain makes a message with other arguments.
     """
     history_by_id = {message.id: message for message in history}
     thread_mark, began = (str(thread.state.get(key) or "") for key in (THREAD_KEY, BEGAN_KEY))
     marks = {THREAD_KEY: thread_mark, **{name: value for name, value in task_marks.items() if value}}
     messages = []
+    are_known = True  # it and all before it; a cache may say a known message again, after something new
     for message in new:
         old, id_ = history_by_id.get(message.id), message.id
-        if old is not None and id_key(old, unspaced_text(old)) != id_key(message, thread.text_of(message)):
+        is_known = old is not None and id_key(old, unspaced_text(old)) == id_key(message, thread.text_of(message))
+        if old is not None and not is_known:
             id_ = fingerprint(thread_mark, began, id_, message.role, thread.text_of(message))
-        messages.append(message.model_copy(update={"id": id_, "metadata": {**message.metadata, **marks}}))
+        are_known = are_known and is_known
+        host = old.host if old is not None and are_known else message.host
+        messages.append(message.model_copy(update={"id": id_, "host": host, "metadata": {**message.metadata, **marks}}))
     return messages
 
 
