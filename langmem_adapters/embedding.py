@@ -57,9 +57,9 @@ class Embedder(SharedByCopies):
             or LlamaIndex's HuggingFaceEmbedding, also returns vectors of word pieces, which improve the search of
             memories.
         name: Identifies the model: vectors are only compared with those of the same name and dimension. Default:
-            the name of the class and of its model, or of its Azure deployment. Required for a function and for a
-            SentenceTransformer. Choose a name of your own if anything else changes the vectors, such as an instruction
-            or a revision.
+            the name of the class and of its model, or of its Azure deployment; an object that is set to another model
+            later is not asked any more. Required for a function and for a SentenceTransformer. Choose a name of your
+            own if anything else changes the vectors, such as an instruction or a revision.
         batch: How many texts are sent at a time.
         remembered: How many vectors of queries, and how many of texts, are cached in memory.
         longest: How many characters of a text are embedded; the rest of a longer text is cut off. A text within that
@@ -94,6 +94,7 @@ class Embedder(SharedByCopies):
         self._document_calls, self._query_calls = calls_of(model)
         self.tells_pieces: bool = self._document_calls.tells_pieces
         self.name: str = name or model_name_of(model)
+        self._is_named_by_model = not name
         self.dimension: int | None = None
         self.stats: Counter[str] = Counter()
         self._batch = batch
@@ -210,6 +211,11 @@ class Embedder(SharedByCopies):
         return [_mean_of(halves)]
 
     def _call_model(self, calls: Calls, texts: list[str]) -> Flow[Any]:
+        if self._is_named_by_model and model_name_of(self._model) != self.name:
+            self._count(failures=1)
+            raise ModelError(
+                f"the embedder {self.name} was set to another model, whose vectors do not compare: make a new Embedder"
+            )
         self._count(calls=1, texts=len(texts))
         try:
             # HyDE asks a model.

@@ -496,6 +496,25 @@ def test_a_dimension_that_changes_is_a_model_error_and_the_first_one_stays() -> 
     assert embedder.texts(["ghi"])
 
 
+@pytest.mark.parametrize(("make", "attribute"), [(NativeWords, "model"), (OwnEmbedding, "model_name")])
+def test_vectors_of_a_model_that_was_set_to_another_are_not_compared(make: Callable[[], Any], attribute: str) -> None:
+    model = make()
+    setattr(model, attribute, "first")
+    embedder = Embedder(model)
+    embedder.texts(["bike"])
+    setattr(model, attribute, "second")
+    assert embedder.texts(["bike"])  # of the first one, as it was cached
+    for call in (lambda: embedder.texts(["shed"]), lambda: embedder.query("bike")):
+        with pytest.raises(ModelError, match=r"^the embedder \w+:first was set to another model"):
+            call()
+    assert Embedder(model).name.endswith(":second")
+    setattr(model, attribute, "first")
+    assert embedder.texts(["shed"])
+    named = Embedder(model, name="whatever it is set to")
+    setattr(model, attribute, "second")
+    assert named.texts(["shed"])
+
+
 @pytest.mark.parametrize("is_generator", [False, True])
 def test_a_failing_embedder_is_named_and_no_content_is(is_generator: bool) -> None:
     def failing(texts: list[str]) -> Any:

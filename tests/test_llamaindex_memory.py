@@ -205,6 +205,24 @@ async def test_a_message_is_not_touched_and_other_blocks_do_not_disturb() -> Non
     assert found.message.host == {"llama_index": {"additional_kwargs": {"color": "red"}}}
 
 
+class Marked(dict[str, Any]):
+    """The arguments of a message to which another block of the same Memory adds its key while somebody goes through."""
+
+    def items(self) -> Any:
+        for item in super().items():
+            self["session_id"] = "s"
+            yield item
+
+
+async def test_what_another_block_marks_at_the_same_moment_is_kept(any_store: Store) -> None:
+    kept = long_term(any_store)
+    marked = chat("My violin is red.")
+    marked.additional_kwargs = Marked(colour="red")
+    await LongTermMemoryBlock(kept).aput([chat("My bike is red."), marked], session_id="s")
+    assert [found.message.text for found in kept.all()] == ["My bike is red.", "My violin is red."]
+    assert "session_id" not in str(kept.all()[1].message)
+
+
 async def test_what_is_in_the_window_is_not_recalled_again(any_store: Store) -> None:
     block = LongTermMemoryBlock(long_term(any_store))
     await talk(block, "My bike is in the shed.", "The shed is green.")

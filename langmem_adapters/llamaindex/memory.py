@@ -325,8 +325,10 @@ def _split_by_speaker(role: MessageRole, blocks: list[Any]) -> list[tuple[Messag
 def _message_of(chat: ChatMessage, role: MessageRole, blocks: list[Any]) -> Message:
     copy = ChatMessage(role=role)
     copy.blocks = blocks
-    # Assigned, as the constructor would make blocks of images once more.
-    copy.additional_kwargs = {key: value for key, value in chat.additional_kwargs.items() if key != _SESSION_KEY}
+    # Assigned, as the constructor would make blocks of images once more. The other blocks of a Memory add their key to
+    # the same message on the event loop meanwhile, so it is copied at once.
+    copy.additional_kwargs = dict(chat.additional_kwargs)
+    copy.additional_kwargs.pop(_SESSION_KEY, None)
     message = to_storable_message(copy)
     # Its own id if it has one, so that it is deleted everywhere; another stays the same while the message waits.
     return message.model_copy(update={"id": uuid.uuid4().hex, **stored_fields(chat)})

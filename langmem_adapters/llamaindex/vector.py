@@ -52,7 +52,7 @@ class NodeVectors:
     positions) gives them scores that are the same on every store. What the store must offer: ``add``, ``delete_nodes``
     by id, and a ``query`` with an equality filter on metadata that is applied inside of the search; its order must be
     that of cosine, inner product or Euclidean distance. LlamaIndex's own does, and those for Chroma, Qdrant and Milvus;
-    those for FAISS know no filters, and that for LanceDB (0.6.0) deletes nothing by id: both end in a SearchError.
+    those for FAISS know no filters, and that for LanceDB (0.6.0) deletes nothing by id: neither can be used.
 
     Nodes carry a vector and a hashed namespace, but no text: give them a store of their own, as an index of yours on
     the same one would find them. An approximate search, such as Chroma's, may miss a vector where many are nearly the
