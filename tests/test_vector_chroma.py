@@ -193,6 +193,18 @@ def test_a_folder_that_cannot_be_used_is_a_search_error(tmp_path: Path) -> None:
     index.close()
 
 
+def test_a_folder_that_was_removed_in_use_is_begun_anew_after_one_failure(tmp_path: Path) -> None:
+    with contextlib.closing(index_at(f"chroma:///{tmp_path}/removed")) as index:
+        index.apply(NOTES, upsert=[Document("a", "bike")], position=(1, "a"))
+        shutil.rmtree(tmp_path / "removed")
+        with pytest.raises(SearchError, match="removed failed: its files were removed or replaced"):
+            index.clear(NOTES)
+        assert index.position(NOTES) is None
+        index.apply(NOTES, upsert=[Document("b", "bike")])
+        assert found(index, "bike") == ["b"]
+    assert _tried(f"chroma:///{tmp_path}/removed") is None
+
+
 def test_a_folder_is_its_name_whatever_that_holds(tmp_path: Path) -> None:
     with contextlib.closing(index_at(f"chroma:///{tmp_path}/a#1")) as index:
         assert index.position(NOTES) is None

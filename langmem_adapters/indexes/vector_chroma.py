@@ -307,6 +307,8 @@ class ChromaVectors:
         except Exception as error:
             # Chroma's own sentences may quote ids, but not those about its connection.
             cause = type(error).__name__ if self._client else str(error).strip().partition("\n")[0]
+            if _driver().has_lost_files(self._client):  # the next call opens what is there now
+                self._closing, cause = True, "its files were removed or replaced"
             raise SearchError(f"{self._name} failed: {cause}") from error
         except BaseException as error:
             if type(error).__name__ != "PanicException":  # of Rust, and not an Exception

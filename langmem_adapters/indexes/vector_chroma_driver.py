@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import weakref
+from pathlib import Path
 from typing import Any, cast
 
 from typing_extensions import override  # Chroma refuses methods without it
@@ -29,6 +30,7 @@ _READ_TIMEOUT = 10.0  # seconds for what callers wait for: connecting, reading, 
 _MIN_RESULTS = 1_000  # to ask for: the more, the fewer are missed
 _MAX_EXACT_VECTORS = 5_000  # more are not read to compare them all
 _engine_pids: dict[str, int] = {}
+_opened_files: weakref.WeakKeyDictionary[Any, tuple[Path, os.stat_result]] = weakref.WeakKeyDictionary()
 
 
 def quota(client: Any) -> int:
@@ -55,11 +57,25 @@ def open_folder(folder: str) -> Any:
     systems_by_name = SharedSystemClient._identifier_to_system  # noqa: SLF001 - a folder's name is its path
     is_new = folder not in systems_by_name
     try:
-        return chromadb.PersistentClient(folder, settings=Settings(anonymized_telemetry=False))
+        client = chromadb.PersistentClient(folder, settings=Settings(anonymized_telemetry=False))
     except BaseException:
         if is_new:
             systems_by_name.pop(folder, None)
         raise
+    file = Path(folder, "chroma.sqlite3")
+    _opened_files[client] = file, file.stat()
+    return client
+
+
+def has_lost_files(client: Any) -> bool:
+    """Whether the files of a client of a folder were removed or replaced, so that it writes to them no more."""
+    if client not in _opened_files:
+        return False
+    file, opened = _opened_files[client]
+    try:
+        return not os.path.samestat(file.stat(), opened)
+    except FileNotFoundError:
+        return True
 
 
 def connect(host: str, port: int, ssl: bool, owner: object) -> Any:
