@@ -313,6 +313,15 @@ def test_of_many_entries_some_more_go_at_once_so_that_not_every_write_has_to_loo
         assert pool.stats()["evicted"] == (0 if n < 256 else 3 if n < 259 else 6)
 
 
+@pytest.mark.parametrize("bound", [1, 3, 8, 20])
+def test_what_was_just_kept_stays_though_all_others_were_used(any_store: Store, bound: int) -> None:
+    pool = ExperiencePool(any_store, max_entries=bound)
+    for n in range(30):
+        keep(pool, n)
+        assert pool.lookup(n) is not None
+        assert pool.count() == min(n + 1, bound)
+
+
 def test_what_was_used_and_has_expired_is_not_spared(any_store: Store) -> None:
     clock = FakeClock()
     pool = ExperiencePool(any_store, max_entries=9, ttl=10, clock=clock)

@@ -41,8 +41,11 @@ class Eviction:
         self._sweep_cursor = 0  # how far sweeps have read the log
         self._next_to_sweep: list[Item] = []  # the last items that they have read
 
-    def evict(self, evicted: Evicted) -> list[Item]:
-        """Drop entries beyond the bounds; returns the items that left the log, and adds the entries to ``evicted``."""
+    def evict(self, key: str, evicted: Evicted) -> list[Item]:
+        """Drop entries beyond the bounds; returns the items that left the log, and adds the entries to ``evicted``.
+
+        The entry of ``key``, which was just written, is spared as used ones are: in a small shelf it may stand first.
+        """
         removed: list[Item] = []
         for pass_number in range(_MAX_PASSES):
             page = self._rows.store.scan(self._rows.namespace, limit=_PASS_SIZE, keys=[BYTES])
@@ -53,7 +56,8 @@ class Eviction:
             if self._max_entries is not None and entries > 0:
                 entries += min(_PASS_SIZE - 1, self._max_entries // _SLACK_DIVISOR)
             items, values = self._rows.read_items(page.items)
-            drop, spare = self._choose(items, values, entries, size, sparing=pass_number < _SPARING_PASSES)
+            wanted = [item for item in items if item.id == key or is_used(item.id, values)]
+            drop, spare = self._choose(items, values, entries, size, wanted if pass_number < _SPARING_PASSES else [])
             removed += self._apply(drop, spare, values, evicted)
         return removed
 
@@ -85,11 +89,11 @@ class Eviction:
         return removed
 
     def _choose(
-        self, items: Sequence[Item], values: Mapping[str, bytes], entries: int, size: int, *, sparing: bool
+        self, items: Sequence[Item], values: Mapping[str, bytes], entries: int, size: int, wanted: Sequence[Item]
     ) -> tuple[list[Item], list[Item]]:
         """What to drop from the old end, and what to put back to the new end."""
         worths = {item.id: self._worth(values[item.id]) for item in items if item.id in values}
-        spared = [item for item in items if sparing and is_used(item.id, values) and worths.get(item.id) is not None]
+        spared = [item for item in wanted if worths.get(item.id) is not None]
         drop = [item for item in items if worths.get(item.id) is None]  # expired, damaged, or deleted
         rest = [item for item in items if item not in drop and item not in spared]
         for item in sorted(rest, key=lambda item: worths[item.id] or 0.0):

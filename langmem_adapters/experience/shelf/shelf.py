@@ -116,7 +116,7 @@ class Shelf:
             self._put_unsearchable(key, data)
             removed = []
         if self._is_bounded:
-            removed += self._eviction.evict(evicted)
+            removed += self._eviction.evict(key, evicted)
         evicted_count = len(evicted) - evicted_before
         if not evicted_count and zlib.crc32(to_bytes(key)) % _SWEEP_INTERVAL == 0:
             removed += self._eviction.sweep(evicted)
