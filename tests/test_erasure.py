@@ -679,7 +679,7 @@ def test_prefixes_without_the_user_are_refused(at: Backend) -> None:
     for one in (("memories", "bob"), "bob"):
         with pytest.raises(ConfigurationError, match=r"^items are a list of prefixes, .*, not one prefix$"):
             delete_user(at.store, user="b.o.b", items=cast("Any", one))
-    own = (("memories", name) for name in ["bob"])  # as it must be written
+    own = (["memories", name] for name in ["bob"])  # as it must be written
     assert delete_user(at.store, user="b.o.b", items=cast("Any", own))["items"] == 1
     with pytest.raises(ConfigurationError, match="others would lose their data"):
         delete_user(at.store, user="b.o.b", items=[()])

@@ -178,6 +178,9 @@ def test_what_the_thread_has_taken_back() -> None:
     assert words(merge(history[:4], said("Z z C", "n"), 2, own_positions={0, 1, 2, 3})) == "Z z C"
     edited = [history[0].model_copy(update={"content": "E"}), history[1]]
     assert words(merge(history[:2], [*edited, *said("C")], 2, own_positions={0, 1})) == "E a C"
+    calling = [history[0], history[1].model_copy(update={"tool_calls": [ToolCall(id="c", name="look")]})]
+    assert merge(calling, history[:2], 2) == calling  # a client that does not show calls
+    assert merge(calling, history[:2], 2, own_positions={0, 1}) == history[:2]
 
 
 def test_what_others_have_said_since_stays_where_the_thread_has_lost_what_it_knew() -> None:

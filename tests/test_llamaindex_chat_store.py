@@ -758,6 +758,10 @@ async def test_what_is_damaged_goes_along_and_does_not_count(any_store: Store) -
     assert texts(await ours.get_messages("s")) == ["a", "b"]
     assert texts(await ours.archive_oldest_messages("s", 1)) == ["a"]
     assert await ours.count_messages("s") == 1
+    any_store.append(("brain", "", "", "s"), [("y", b"damaged")])
+    await ours.add_messages("s", said("c"))
+    assert texts(await ours.get_messages("s")) == ["b", "c"]
+    assert texts(await ours.archive_oldest_messages("s", 2)) == ["b", "c"]
 
 
 async def test_what_is_archived_meanwhile_is_replaced_too() -> None:

@@ -369,8 +369,9 @@ def test_what_a_message_had_stays_while_its_own_session_does(memory: LongTermMem
     first = user("I am well.", "1", created_at=1.0, metadata={"place": "clinic"})
     memory.add([first], session="mine")
     memory.add([user("I am well.", "2")], session="yours")
+    memory.add([user("I am well.", "3")], session="theirs")
     run(memory.forget_flow("yours", None))
-    assert [left.message for left in memory.all()] == [first]
+    assert [(left.message, len(left.occurrences)) for left in memory.all()] == [(first, 2)]
 
 
 def test_of_what_a_session_said_twice_one_time_is_forgotten_alone(memory: LongTermMemory) -> None:

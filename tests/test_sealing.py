@@ -825,7 +825,9 @@ def test_what_is_damaged_takes_nothing_along(
     assert all(any_store.scan(namespace).items[0] == item for namespace, item in before.items())
 
 
-def test_a_session_from_before_the_codec_takes_no_other_along_and_stays_as_it_is(any_store: Store) -> None:
+def test_a_session_from_before_the_codec_takes_no_other_along_and_stays_as_it_is(
+    any_store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
     plain = BrainMemory(any_store, "old", user="ada", model=lambda _: "They spoke.")
     plain.add_messages([Message(role="user", content=f"m{n}") for n in range(4)])
     plain.summarize(keep=2)
@@ -843,6 +845,7 @@ def test_a_session_from_before_the_codec_takes_no_other_along_and_stays_as_it_is
     ]
     there = Sessions(MemoryStore(), user="ada")
     assert there.import_(sessions.export()) == 1
+    assert "title, summary and knowledge of a session are left out" in caplog.text
     brain = BrainMemory(store, "old", user="ada", model=lambda _: "Another.")
     assert brain.messages() == []
     with pytest.raises(NotSealed):

@@ -178,7 +178,7 @@ class Merge:
             self._existing |= other_data  # a message that takes the id of one still to be written is not read again
             for id_, data in other_data.items():
                 message = written.get(id_)
-                if message is not None and entry_id(message.id) == id_ and not self._is_same(data, message.data):
+                if message is not None and not self._is_same(data, message.data):
                     displaced.append(message)
             if len(items) < _PAGE_SIZE:
                 break

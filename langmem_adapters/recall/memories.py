@@ -70,7 +70,7 @@ class MemoryReader:
         first = memory.occurrences[0] if memory.occurrences else Occurrence()
         sessions = dict.fromkeys(occurrence.session for occurrence in memory.occurrences)
         return Document(
-            memory.id,
+            id_,
             message.text,
             speaker=message.name or "",
             thread=first.session,

@@ -41,8 +41,8 @@ class Records:
     Args:
         store, namespace: Where the records are.
         index, vectors: Find them by text; the second may be behind the first.
-        text_of: Gives the text, or a document, by which a record is found, from its key and bytes; None: it is
-            not found.
+        text_of: Gives the text, or a document with the key as its id, by which a record is found, from its key and
+            bytes; None: it is not found.
         new_id: Gives ids to entries of the log.
         text_format: Names what ``text_of`` makes its texts of; for another format, the indexes begin anew.
         other_keys: Keys of values in the namespace that are not records.
@@ -236,5 +236,5 @@ class Records:
 
 def _to_document(key: str, text: str | Document | None) -> Document | None:
     if isinstance(text, Document):
-        return text._replace(id=key) if text.text.strip() else None
+        return text if text.text.strip() else None
     return Document(key, text) if text else None
