@@ -1,4 +1,4 @@
-"""A cache of the index's rows, validated by their version numbers, and the postings of a term, read through it.
+"""A cache of the index's rows, validated by their version numbers, and the form of the postings that it holds.
 
 Each change of a term's postings, or of a stretch's documents, puts a random number into the row of the term or stretch.
 A query reads these rows anyway, so it knows without another read whether a cached value is what its own transaction
