@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-import io
 import json
 import zlib
 from collections.abc import Iterator
@@ -18,6 +16,8 @@ _MAX_GROWTH = 100  # a factor: text shrinks to a tenth, a bomb to a thousandth
 _ALWAYS_ALLOWED_BYTES = 2**26
 _MAX_BYTES = 2**30  # of a file, which is held in memory several times over while it is read
 _TOO_LARGE = "it is larger than 1 GB, and is read as a whole: split it"
+_GZIP_WINDOW_BITS = 31  # zlib's, which expect a gzip header
+_CHUNK_BYTES = 4096
 _READ_BYTES = 2**20
 
 
@@ -57,21 +57,26 @@ def text_of(data: bytes | bytearray) -> str:
 def _decompressed(data: bytes | bytearray) -> bytes:
     max_size = min(max(_MAX_GROWTH * len(data), _ALWAYS_ALLOWED_BYTES), _MAX_BYTES)
     output = bytearray()
-    file = gzip.GzipFile(fileobj=io.BytesIO(data))
+    member = zlib.decompressobj(_GZIP_WINDOW_BITS)
     try:
-        while chunk := file.read1(_READ_BYTES):
-            output += chunk
-            if len(output) > max_size:
-                raise SerializationError(
-                    _TOO_LARGE
-                    if max_size == _MAX_BYTES
-                    else f"it is gzipped, and holds more than {_MAX_GROWTH} times its size:"
-                    " unpack it first, if you trust it"
-                )
-    except EOFError as error:
-        raise SerializationError("it is gzipped, but damaged: its end is missing") from error
-    except (zlib.error, gzip.BadGzipFile) as error:
+        for start in range(0, len(data), _CHUNK_BYTES):
+            chunk = data[start : start + _CHUNK_BYTES]
+            while chunk := chunk.lstrip(b"\0") if member.eof else chunk:  # a member may be padded with zeros
+                if member.eof:
+                    member = zlib.decompressobj(_GZIP_WINDOW_BITS)
+                output += member.decompress(chunk, max_size + 1 - len(output))
+                if len(output) > max_size:
+                    raise SerializationError(
+                        _TOO_LARGE
+                        if max_size == _MAX_BYTES
+                        else f"it is gzipped, and holds more than {_MAX_GROWTH} times its size:"
+                        " unpack it first, if you trust it"
+                    )
+                chunk = member.unused_data
+    except zlib.error as error:
         raise SerializationError(f"it is gzipped, but damaged: {error}") from error
+    if not member.eof:
+        raise SerializationError("it is gzipped, but damaged: its end is missing")
     return bytes(output)
 
 
