@@ -145,8 +145,7 @@ class Follower:
                     beginning = (0, f"{unread.items[0].id}@{new_id()}")
                     if on_start:
                         on_start()
-                    with own_index_errors(self.index):
-                        self.index.apply(self.namespace, position=beginning, since=START)
+                    self.start(beginning)
                     unread = unread._replace(since=beginning)
                 items = unread.items[: batch_length(unread.items)]
                 upsert, delete = change_of(items)
@@ -159,6 +158,11 @@ class Follower:
                 report(len(items))
             if len(items) == len(unread.items) < PAGE_SIZE:
                 return end  # nothing had come after these when they were read
+
+    def start(self, beginning: Position) -> None:
+        """Begin an index that has not begun; raises Conflict if another follower has begun it."""
+        with own_index_errors(self.index):
+            self.index.apply(self.namespace, position=beginning, since=START)
 
     def search(self, catch_up: Callable[[], Position | None], search: Callable[[], T]) -> T:
         """Search the index once it is up to date; again if somebody dropped it meanwhile: it may be half rebuilt."""
