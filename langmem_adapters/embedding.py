@@ -78,13 +78,7 @@ class Embedder(SharedByCopies):
     """
 
     def __init__(
-        self,
-        model: Any,
-        *,
-        name: str = "",
-        batch: int = 32,
-        remembered: int = 1024,
-        longest: int = 8_000,
+        self, model: Any, *, name: str = "", batch: int = 32, remembered: int = 1024, longest: int = 8_000
     ) -> None:
         check_text("name", name)
         check_count("batch", batch)

@@ -13,7 +13,7 @@ from langmem_adapters.flow import Flow, step
 from langmem_adapters.keys import Namespace
 from langmem_adapters.protocols import Appended, Page, Store
 from langmem_adapters.validation import check_seconds
-from langmem_adapters.warn_once import WarnOnce
+from langmem_adapters.warn_once import warn_of_outage
 
 Refresh: TypeAlias = Literal["write", "read", "never"]
 """What restarts a session's time to live: each write; each write or read; nothing, so it runs from the first write."""
@@ -24,7 +24,6 @@ EXPIRES: Final = "expires"
 EMPTY_TTL_SECONDS: Final = 60.0
 """Seconds after which an emptied namespace expires: a guarded write can empty a namespace, but not remove it."""
 
-_warn = WarnOnce()
 MIN_RESTART_FRACTION: Final = 0.1
 """Reads within this fraction of the ttl after the last restart cause no write."""
 _NEAR_DEADLINE_SECONDS = 5.0
@@ -188,7 +187,7 @@ class ExpiringSession:
                     yield from self._restart(self.ttl, data)
                     yield from self._extend_linked(self.ttl)
                 except StoreError as error:
-                    _warn("a session was read, but its expiry could not be renewed", error)
+                    warn_of_outage("a session was read, but its expiry could not be renewed", error)
 
     def _extend_linked(self, ttl: float | None) -> Flow[None]:
         if self.linked_namespace is None or ttl is None:

@@ -262,10 +262,7 @@ def _format_report(cell_name: str, answers: Sequence[_Answer]) -> Report:
     rows = [(answer.kind, answer.request, answer.answer, _format_age(answer.age)) for answer in visible]
     columns = ("", "request", "answer", "kept since")
     more = [f"  … {len(answers) - _MAX_ROWS} more"] if len(answers) > _MAX_ROWS else []
-    return Report(
-        "\n".join([heading, *lines, *more]),
-        lambda: views.rows(heading, columns, rows, total=len(answers)),
-    )
+    return Report("\n".join([heading, *lines, *more]), lambda: views.rows(heading, columns, rows, total=len(answers)))
 
 
 def _format_age(age: float | None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
 from numbers import Integral
 from typing import Any, TypeAlias
@@ -133,13 +134,7 @@ def _fitting_length(text: str, max_tokens: int, counter: TokenCounter) -> int:
         high = len(text)
         if count_tokens(text, counter) <= max_tokens:
             return high
-    while high - low > 1:
-        middle = (low + high) // 2
-        if count_tokens(text[:middle], counter) <= max_tokens:
-            low = middle
-        else:
-            high = middle
-    return low
+    return low + bisect_right(range(low + 1, high), max_tokens, key=lambda length: count_tokens(text[:length], counter))
 
 
 def truncate_middle(text: str, max_tokens: int, counter: TokenCounter = approximate_tokens) -> str:

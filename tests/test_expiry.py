@@ -25,7 +25,6 @@ from langmem_adapters import (
     Message,
     Sessions,
     Settings,
-    expiry,
     open_index,
 )
 from langmem_adapters.conversation.log import brain_namespace
@@ -42,7 +41,6 @@ from langmem_adapters.stores.memory import MemoryStore
 from langmem_adapters.stores.redis import RedisStore
 from langmem_adapters.stores.sqlite import SQLiteStore
 from langmem_adapters.testing import FakeClock
-from langmem_adapters.warn_once import WarnOnce
 from tests.faults import Overtaken
 from tests.servers import RedisServer
 
@@ -248,7 +246,7 @@ def test_read_what_was_cleared_meanwhile_does_not_come_back() -> None:
 
 @pytest.mark.parametrize("along", [False, True])
 def test_read_what_was_read_is_given_where_its_time_cannot_be_started_anew(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, *, along: bool
+    caplog: pytest.LogCaptureFixture, *, along: bool
 ) -> None:
     class Full(MemoryStore):
         full = False
@@ -258,7 +256,6 @@ def test_read_what_was_read_is_given_where_its_time_cannot_be_started_anew(
                 raise StoreError("it is full")
             super().write(namespace, *args, **kwargs)
 
-    monkeypatch.setattr(expiry, "_warn", WarnOnce())
     clock = FakeClock()
     store = Full(clock=clock)
     memories = LongTermMemory(store, open_index("memory:"), session="session")

@@ -20,12 +20,12 @@ _calls_before_fork: list[Callable[[], object]] = []
 _work_allowed = threading.Event()
 _work_allowed.set()
 _fork_lock = threading.RLock()  # held by the thread that forks
+_register_at_fork: Callable[..., None] = getattr(os, "register_at_fork", lambda **_: None)  # Windows has no fork
 
 
 def call_in_child(call: Callable[[], object]) -> None:
     """Have forked children call this first: threads are not copied, and one of them may have held a lock."""
-    if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
-        os.register_at_fork(after_in_child=call)
+    _register_at_fork(after_in_child=call)
 
 
 def call_before_fork(call: Callable[[], object]) -> None:
@@ -102,8 +102,7 @@ def _after_fork_in_child() -> None:
     _work_allowed.set()
 
 
-if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
-    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)
+_register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)
 
 
 class _Resettable(Protocol):

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import shutil
 import sqlite3
 import subprocess
 import sys
-import uuid
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -37,6 +37,7 @@ try:
 except sqlite3.Error as error:
     print(json.dumps({"error": str(error)}))
 """
+_SEGMENT_PATTERN = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")  # a folder of Chroma's, named by a UUID
 _PACKAGE_PREFIX = "langmem_adapters."
 _VECTOR_TABLE = "langmem_vector_namespaces"
 _NAMESPACE_TABLES = {"store": "langmem_namespaces", "index": "langmem_*_namespaces"}
@@ -171,7 +172,7 @@ def _execute_apart(path: Path, statement: str) -> list[list[Any]]:
 
 def _remove_dropped(folder: Path) -> None:
     """Remove the files of dropped collections: Chroma leaves them, with ids and vectors."""
-    paths = [path for path in folder.iterdir() if path.is_dir() and _is_segment(path.name)]
+    paths = [path for path in folder.iterdir() if path.is_dir() and _SEGMENT_PATTERN.fullmatch(path.name)]
     # After these: a segment is recorded before its folder is made.
     segments = {name for (name,) in _execute_apart(folder / _CHROMA_FILE, "SELECT id FROM segments")}
     for path in paths:
@@ -186,10 +187,3 @@ def _remove(folder: Path) -> None:
         raise StoreUnavailable(
             f"{folder} cannot be removed ({error.strerror}): end all processes that have it open, including this one"
         ) from error
-
-
-def _is_segment(name: str) -> bool:
-    try:
-        return str(uuid.UUID(name)) == name
-    except ValueError:
-        return False

@@ -26,14 +26,7 @@ from langmem_adapters.indexes.lexical_namespaces import (
     to_position,
 )
 from langmem_adapters.indexes.lexical_query import ASIDE_WEIGHT, composed, query_terms, truncate_query
-from langmem_adapters.indexes.lexical_rows import (
-    NAMESPACES,
-    SCHEMA,
-    Row,
-    add_rows,
-    remove_document,
-    speaker_names,
-)
+from langmem_adapters.indexes.lexical_rows import NAMESPACES, SCHEMA, Row, add_rows, remove_document, speaker_names
 from langmem_adapters.indexes.lexical_scores import Corpus, Term, to_hits, top_documents, weigh_terms
 from langmem_adapters.indexes.lexical_turns import gather_evidence, rank_thread
 from langmem_adapters.keys import Namespace, decode_namespace, encode_namespace, to_bytes, to_text

@@ -1,4 +1,4 @@
-"""A cache of the index's rows, validated by their version numbers, and the postings of a term, read through it.
+"""A cache of the index's rows, validated by their version numbers, and the form of the postings that it holds.
 
 Each change of a term's postings, or of a stretch's documents, puts a random number into the row of the term or stretch.
 A query reads these rows anyway, so it knows without another read whether a cached value is what its own transaction
@@ -8,7 +8,6 @@ sees, whichever process wrote, and when.
 from __future__ import annotations
 
 import json
-import sqlite3
 import threading
 from array import array
 from collections.abc import Hashable
@@ -19,7 +18,6 @@ from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.lru import LRU
 
 _MEGABYTE = 1 << 20
-_OVERHEAD_BYTES = 600  # that a term takes beside its postings, roughly
 
 
 class RowCache:
@@ -56,25 +54,7 @@ class Postings(NamedTuple):
     length: array[int]
 
 
-def read_postings(
-    connection: sqlite3.Connection, cache: RowCache, namespace: int, term: bytes, version: int
-) -> Postings:
-    """The postings of an existing term; ``version`` is the number in its row in this transaction."""
-    postings: Postings | None = cache.get((namespace, term), version)
-    if postings is None:
-        postings = parse_postings(*connection.execute(_SELECT_POSTINGS, (namespace, term)).fetchone())
-        size = sum(len(column) * column.itemsize for column in postings) + _OVERHEAD_BYTES
-        cache.put((namespace, term), version, postings, size)
-    return postings
-
-
 def parse_postings(documents: str, tf: str, length: str) -> Postings:
     """Parse postings from columns as texts: passing a row to Python takes ten times as long as finding it."""
     columns = (json.loads(f"[{column}]") for column in (documents, tf, length))
     return Postings(*map(array, "qII", columns))
-
-
-# One pass over the rows, in the order of the documents, so that the columns stay aligned.
-_SELECT_POSTINGS = """
-    SELECT group_concat(document), group_concat(tf), group_concat(length) FROM langmem_lexical_postings
-    WHERE namespace = ? AND term = ?"""

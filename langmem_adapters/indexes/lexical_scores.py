@@ -12,7 +12,7 @@ import sqlite3
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from langmem_adapters.indexes.lexical_cache import RowCache, read_postings
+from langmem_adapters.indexes.lexical_cache import Postings, RowCache, parse_postings
 from langmem_adapters.indexes.lexical_rows import document_ids, key_statements, select_by_keys
 from langmem_adapters.keys import to_bytes
 from langmem_adapters.model import Hit
@@ -20,6 +20,7 @@ from langmem_adapters.model import Hit
 _MAX_QUERY_TERMS = 64
 _K1, _B = 1.2, 0.4  # how slowly repetitions lose weight, and how much length is penalised
 _LOOKUP_COST = 2  # the cost of reading one posting by its document, in postings read one after the other
+_POSTINGS_BYTES = 600  # that a term takes in the cache beside its postings, roughly
 _ROUNDING_FACTOR = 1 + 1e-9  # the order of a sum changes its last digits, and must not cost a document its place
 
 
@@ -112,10 +113,26 @@ def top_documents(corpus: Corpus, terms: Sequence[Term], k: int) -> list[tuple[f
 
 def _all_contributions(corpus: Corpus, term: Term) -> Iterable[tuple[int, float]]:
     """Each document of a term, and what the term adds to its score."""
-    documents, tfs, lengths = read_postings(corpus.connection, corpus.cache, corpus.namespace, term.term, term.version)
+    documents, tfs, lengths = _read_postings(corpus, term)
     weight, (c, d) = term.weight, corpus.length_norm
     contributions = [weight * tf / (tf + c + d * length) for tf, length in zip(tfs, lengths, strict=True)]
     return zip(documents, contributions, strict=True)
+
+
+def _read_postings(corpus: Corpus, term: Term) -> Postings:
+    key = (corpus.namespace, term.term)
+    postings: Postings | None = corpus.cache.get(key, term.version)
+    if postings is None:
+        postings = parse_postings(*corpus.connection.execute(_SELECT_POSTINGS, key).fetchone())
+        size = sum(len(column) * column.itemsize for column in postings) + _POSTINGS_BYTES
+        corpus.cache.put(key, term.version, postings, size)
+    return postings
+
+
+# One pass over the rows, in the order of the documents, so that the columns stay aligned.
+_SELECT_POSTINGS = """
+    SELECT group_concat(document), group_concat(tf), group_concat(length) FROM langmem_lexical_postings
+    WHERE namespace = ? AND term = ?"""
 
 
 def _contributions_to(corpus: Corpus, term: Term, documents: Collection[int]) -> Iterable[tuple[int, float]]:

@@ -29,13 +29,7 @@ _Remaining: TypeAlias = Mapping[int, Sequence[int]]
 
 
 def gather_evidence(
-    corpus: Corpus,
-    terms: Sequence[Term],
-    k: int,
-    extra_ids: Sequence[str],
-    *,
-    query: str,
-    named: frozenset[str],
+    corpus: Corpus, terms: Sequence[Term], k: int, extra_ids: Sequence[str], *, query: str, named: frozenset[str]
 ) -> Evidence | None:
     """Gather the evidence of the ``k`` best documents, of those with ``extra_ids``, and of their neighbours."""
     numbers = [number for _, number in top_documents(corpus, terms, k)] if k > 0 else []

@@ -63,14 +63,7 @@ class Migration:
     1
     """
 
-    def __init__(
-        self,
-        source: Store,
-        target: Store,
-        *,
-        name: str = "",
-        progress: Progress = False,
-    ) -> None:
+    def __init__(self, source: Store, target: Store, *, name: str = "", progress: Progress = False) -> None:
         check_store(source)
         check_store(target)
         check_text("name", name)

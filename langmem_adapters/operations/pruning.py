@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from langmem_adapters import validation
 from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.flow import Flow, arun, run, step
 from langmem_adapters.inspection import Dates, unwrap
@@ -15,13 +16,6 @@ from langmem_adapters.model import Experience
 from langmem_adapters.protocols import Index, Listed, Store
 from langmem_adapters.records.following import own_index_errors
 from langmem_adapters.records.paging import values_of
-from langmem_adapters.validation import (
-    check_seconds,
-    check_store,
-    check_sync_function,
-    check_sync_functions,
-    check_text,
-)
 
 _PAGE_SIZE = 500
 # What may be removed, by kind and length of the name: sessions, their own long-term memories, working memories, and
@@ -83,15 +77,15 @@ class Pruning:
         clock: Callable[[], float] = time.time,
         report: Callable[[int], object] | None = None,
     ) -> None:
-        check_store(store)
-        check_seconds("older_than", older_than, or_none=False)
+        validation.check_store(store)
+        validation.check_seconds("older_than", older_than, or_none=False)
         for name, owner in (("user", user), ("tenant", tenant)):
             if owner is not None:
-                check_text(name, owner)
+                validation.check_text(name, owner)
         if isinstance(indexes, str) or not isinstance(indexes, Collection):
             raise ConfigurationError(f"indexes are a list, such as [open_index(url)], not one {type(indexes).__name__}")
-        check_sync_functions(clock=clock)
-        check_sync_function("report", report)
+        validation.check_sync_functions(clock=clock)
+        validation.check_sync_function("report", report)
         self._readable = store
         self._store: Any = unwrap(store)
         if not (hasattr(self._store, "dates") and hasattr(self._store, "discard")):

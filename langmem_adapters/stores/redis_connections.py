@@ -221,20 +221,17 @@ class OwnConnections:
     has a pool that waits, but its queue can stay locked for ever if an interrupt comes while it is released.
 
     A pool's work around a call takes a fifth of the call's time. With ``keep_borrowed``, connections stay lent from
-    the pool, and skip that work if they were used a moment ago.
+    a plain pool, and skip that work if they were used a moment ago.
     """
 
     def __init__(self, pool: ConnectionPool, last_uses: LastUses, *, keep_borrowed: bool = False) -> None:
         self._pool = pool
         self._last_uses = last_uses
-        self._keep_borrowed = keep_borrowed
+        # A sentinel's pool also looks for the primary, and RESP3 has push messages.
+        is_plain = type(pool) is ConnectionPool and pool.connection_kwargs.get("protocol") in RESP2
+        self._keep_borrowed = keep_borrowed and is_plain
         timeout_seconds = getattr(pool, "timeout", pool.connection_kwargs.get("socket_timeout"))
         self._fifo = FIFOPool(pool.max_connections, timeout_seconds)
-
-    @staticmethod
-    def can_keep_borrowed(pool: ConnectionPool) -> bool:
-        """Whether the pool does nothing else: a sentinel's pool looks for the primary, RESP3 for push messages."""
-        return type(pool) is ConnectionPool and pool.connection_kwargs.get("protocol") in RESP2
 
     def call(self, exchange: Callable[[Any], T]) -> T:
         """As :func:`call_with_connection`; connections of the store's own do not retry."""

@@ -2,25 +2,7 @@
 
 from __future__ import annotations
 
-from redis.exceptions import (
-    AskError,
-    AuthenticationError,
-    BusyLoadingError,
-    ClusterCrossSlotError,
-    ClusterError,
-    InvalidResponse,
-    MasterDownError,
-    MaxConnectionsError,
-    NoPermissionError,
-    OutOfMemoryError,
-    ReadOnlyError,
-    RedisClusterException,
-    RedisError,
-    ResponseError,
-    TryAgainError,
-)
-from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import TimeoutError as RedisTimeoutError
+from redis import exceptions
 from redis.sentinel import MasterNotFoundError
 
 from langmem_adapters.errors import StoreError, StoreUnavailable
@@ -95,7 +77,7 @@ _UNKNOWN_COMMAND = (
     "does not know a command that the store needs: it must be Redis 6.2 or later, or Valkey, with no command renamed"
 )
 
-DRIVER_ERRORS = (RedisError, RedisClusterException, OSError)
+DRIVER_ERRORS = (exceptions.RedisError, exceptions.RedisClusterException, OSError)
 """What a call may raise; the last, as a file of the URL is read for each connection."""
 
 _ARGUMENTS_PREFIX = ", with args beginning with"
@@ -103,55 +85,55 @@ _ARGUMENTS_PREFIX = ", with args beginning with"
 
 # The first match counts, by the driver's class and words.
 _SENTENCES: tuple[tuple[type[Exception], str, type[StoreError], str], ...] = (
-    (AuthenticationError, "", StoreUnavailable, _LOGIN_REFUSED),
+    (exceptions.AuthenticationError, "", StoreUnavailable, _LOGIN_REFUSED),
     (CredentialsError, "", StoreUnavailable, _NO_CREDENTIALS),
     (ClosedInUseError, "", StoreUnavailable, _CLOSED_IN_USE),
     (Exception, "Too many open files", StoreUnavailable, _TOO_MANY_FILES),
-    (MaxConnectionsError, "", StoreUnavailable, _NO_CONNECTION_LEFT),
-    (RedisConnectionError, NO_FREE_CONNECTION, StoreUnavailable, _NO_CONNECTION_LEFT),
-    (BusyLoadingError, "", StoreUnavailable, _LOADING),
-    (RedisTimeoutError, "", StoreUnavailable, _TIMEOUT),
+    (exceptions.MaxConnectionsError, "", StoreUnavailable, _NO_CONNECTION_LEFT),
+    (exceptions.ConnectionError, NO_FREE_CONNECTION, StoreUnavailable, _NO_CONNECTION_LEFT),
+    (exceptions.BusyLoadingError, "", StoreUnavailable, _LOADING),
+    (exceptions.TimeoutError, "", StoreUnavailable, _TIMEOUT),
     (MasterNotFoundError, "", StoreUnavailable, _NO_PRIMARY),
-    (RedisConnectionError, "max number of clients", StoreUnavailable, _TOO_MANY_CLIENTS),
-    *((RedisConnectionError, words, StoreUnavailable, _TLS_HUNG_UP) for words in TLS_HANG_UPS),
-    (RedisConnectionError, "CERTIFICATE_VERIFY_FAILED", StoreUnavailable, _CERTIFICATE_UNVERIFIED),
-    (RedisConnectionError, "certificate required", StoreUnavailable, _CLIENT_CERTIFICATE_MISSING),
-    (RedisConnectionError, "alert certificate", StoreUnavailable, _CLIENT_CERTIFICATE_REFUSED),
-    (RedisConnectionError, "alert bad certificate", StoreUnavailable, _CLIENT_CERTIFICATE_REFUSED),
-    (RedisConnectionError, "alert unknown ca", StoreUnavailable, _CLIENT_CERTIFICATE_REFUSED),
-    (RedisConnectionError, "[X509", StoreUnavailable, _TLS_FILES),
-    (RedisConnectionError, "KEY_VALUES_MISMATCH", StoreUnavailable, _TLS_FILES),
-    (RedisConnectionError, "PEM lib", StoreUnavailable, _TLS_FILES),
-    (RedisConnectionError, "SSL", StoreUnavailable, _TLS_MISMATCH),
-    (RedisConnectionError, "protected mode", StoreUnavailable, _PROTECTED_MODE),
-    (RedisConnectionError, "", StoreUnavailable, _UNREACHABLE),
-    (RedisClusterException, "not covered", StoreUnavailable, _PARTIAL_COVERAGE),  # SlotNotCoveredError among them
-    (RedisClusterException, "", StoreUnavailable, _CLUSTER_UNREACHABLE),
-    (MasterDownError, "", StoreUnavailable, _READ_ONLY_REPLICA),  # a ClusterError in redis-py
-    (ClusterError, "", StoreUnavailable, _PARTIAL_COVERAGE),
-    (AskError, "", StoreUnavailable, _SLOT_MOVED),
-    (ClusterCrossSlotError, "", StoreError, _CROSS_SLOT),
-    (TryAgainError, "", StoreUnavailable, _SLOTS_MOVING),
-    (ReadOnlyError, "", StoreUnavailable, _READ_ONLY_REPLICA),
-    (OutOfMemoryError, "", StoreError, _OUT_OF_MEMORY),
-    (NoPermissionError, "", StoreError, _NO_PERMISSION),
-    (ResponseError, BUSY_PREFIX, StoreUnavailable, _BUSY),
-    (ResponseError, "MISCONF", StoreError, _CANNOT_SAVE),
-    (ResponseError, "NOREPLICAS", StoreError, _TOO_FEW_REPLICAS),
-    (ResponseError, "protected mode", StoreUnavailable, _PROTECTED_MODE),
-    (ResponseError, "SENTINEL", StoreError, _NO_SENTINEL),
-    (ResponseError, "WRONGTYPE", StoreError, _WRONG_TYPE),
-    (ResponseError, "cluster support disabled", StoreUnavailable, _NOT_A_CLUSTER),
-    (ResponseError, "DB index", StoreUnavailable, _NO_DATABASE),
-    (ResponseError, "unknown command", StoreError, _UNKNOWN_COMMAND),
-    (InvalidResponse, "", StoreError, _NOT_REDIS),
+    (exceptions.ConnectionError, "max number of clients", StoreUnavailable, _TOO_MANY_CLIENTS),
+    *((exceptions.ConnectionError, words, StoreUnavailable, _TLS_HUNG_UP) for words in TLS_HANG_UPS),
+    (exceptions.ConnectionError, "CERTIFICATE_VERIFY_FAILED", StoreUnavailable, _CERTIFICATE_UNVERIFIED),
+    (exceptions.ConnectionError, "certificate required", StoreUnavailable, _CLIENT_CERTIFICATE_MISSING),
+    (exceptions.ConnectionError, "alert certificate", StoreUnavailable, _CLIENT_CERTIFICATE_REFUSED),
+    (exceptions.ConnectionError, "alert bad certificate", StoreUnavailable, _CLIENT_CERTIFICATE_REFUSED),
+    (exceptions.ConnectionError, "alert unknown ca", StoreUnavailable, _CLIENT_CERTIFICATE_REFUSED),
+    (exceptions.ConnectionError, "[X509", StoreUnavailable, _TLS_FILES),
+    (exceptions.ConnectionError, "KEY_VALUES_MISMATCH", StoreUnavailable, _TLS_FILES),
+    (exceptions.ConnectionError, "PEM lib", StoreUnavailable, _TLS_FILES),
+    (exceptions.ConnectionError, "SSL", StoreUnavailable, _TLS_MISMATCH),
+    (exceptions.ConnectionError, "protected mode", StoreUnavailable, _PROTECTED_MODE),
+    (exceptions.ConnectionError, "", StoreUnavailable, _UNREACHABLE),
+    (exceptions.RedisClusterException, "not covered", StoreUnavailable, _PARTIAL_COVERAGE),  # also SlotNotCoveredError
+    (exceptions.RedisClusterException, "", StoreUnavailable, _CLUSTER_UNREACHABLE),
+    (exceptions.MasterDownError, "", StoreUnavailable, _READ_ONLY_REPLICA),  # a ClusterError in redis-py
+    (exceptions.ClusterError, "", StoreUnavailable, _PARTIAL_COVERAGE),
+    (exceptions.AskError, "", StoreUnavailable, _SLOT_MOVED),
+    (exceptions.ClusterCrossSlotError, "", StoreError, _CROSS_SLOT),
+    (exceptions.TryAgainError, "", StoreUnavailable, _SLOTS_MOVING),
+    (exceptions.ReadOnlyError, "", StoreUnavailable, _READ_ONLY_REPLICA),
+    (exceptions.OutOfMemoryError, "", StoreError, _OUT_OF_MEMORY),
+    (exceptions.NoPermissionError, "", StoreError, _NO_PERMISSION),
+    (exceptions.ResponseError, BUSY_PREFIX, StoreUnavailable, _BUSY),
+    (exceptions.ResponseError, "MISCONF", StoreError, _CANNOT_SAVE),
+    (exceptions.ResponseError, "NOREPLICAS", StoreError, _TOO_FEW_REPLICAS),
+    (exceptions.ResponseError, "protected mode", StoreUnavailable, _PROTECTED_MODE),
+    (exceptions.ResponseError, "SENTINEL", StoreError, _NO_SENTINEL),
+    (exceptions.ResponseError, "WRONGTYPE", StoreError, _WRONG_TYPE),
+    (exceptions.ResponseError, "cluster support disabled", StoreUnavailable, _NOT_A_CLUSTER),
+    (exceptions.ResponseError, "DB index", StoreUnavailable, _NO_DATABASE),
+    (exceptions.ResponseError, "unknown command", StoreError, _UNKNOWN_COMMAND),
+    (exceptions.InvalidResponse, "", StoreError, _NOT_REDIS),
     (Exception, "", StoreError, "failed"),
 )
 
 
 def is_full(error: StoreError) -> bool:
     """Whether an error means that the server has reached its ``maxmemory``."""
-    return isinstance(error.__cause__, OutOfMemoryError)
+    return isinstance(error.__cause__, exceptions.OutOfMemoryError)
 
 
 def translate(error: Exception, address: str) -> StoreError:
@@ -188,7 +170,7 @@ class Translation:
 
 def _reason(error: Exception) -> Exception:
     """The error of the last node that was asked for the cluster's nodes, unless that was out of reach."""
-    cause = error.__cause__ if isinstance(error, RedisClusterException) else None
-    if isinstance(cause, RedisClusterException):
+    cause = error.__cause__ if isinstance(error, exceptions.RedisClusterException) else None
+    if isinstance(cause, exceptions.RedisClusterException):
         cause = cause.__context__  # redis-py calls it "no cluster", whatever is refused
-    return cause if isinstance(cause, RedisError) and not is_down(cause) else error
+    return cause if isinstance(cause, exceptions.RedisError) and not is_down(cause) else error

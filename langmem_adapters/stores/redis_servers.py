@@ -48,7 +48,7 @@ class OneServer:
         call: _Caller = partial(call_with_connection, pool)
         self._own_connections: list[OwnConnections | SentinelWatch] = []
         if owned:
-            connections = OwnConnections(pool, last_uses, keep_borrowed=OwnConnections.can_keep_borrowed(pool))
+            connections = OwnConnections(pool, last_uses, keep_borrowed=True)
             call = connections.call
             self._own_connections.append(connections)
             _close_when_unused(self, pool.disconnect)
