@@ -781,6 +781,22 @@ def test_c4_what_earlier_answers_had_used_does_not_change_the_key() -> None:
     assert inner.asked == 4
 
 
+def test_c4_a_conversation_hits_again_although_its_model_marked_the_messages() -> None:
+    def say(messages: Sequence[ChatMessage]) -> str:  # as Anthropic(cache_idx=-1) does
+        for message in messages:
+            message.additional_kwargs["cache_control"] = {"type": "ephemeral"}
+        return f"Answer {len(messages)}."
+
+    inner = Scripted(script=[say])
+    llm = cached(inner)
+    for _ in range(2):  # the second time, the first turn is a hit and marks nothing
+        history = [ChatMessage(role="user", content="Hi!")]
+        history.append(llm.chat(history).message)
+        history.append(ChatMessage(role="user", content="And now?"))
+        assert llm.chat(history).message.content == "Answer 3."
+    assert inner.asked == 2
+
+
 def test_settings_hold() -> None:
     clock = FakeClock()
     refuse = lambda response: response.message.content != "No."  # noqa: E731

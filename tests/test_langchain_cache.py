@@ -442,6 +442,22 @@ def test_c4_blocks_that_say_more_or_something_else_are_another_thread(message: A
     assert _thread_key(message) != _thread_key(V0)
 
 
+def test_c4_blocks_of_langchain_count_with_the_provider_that_made_them() -> None:
+    thought = {"type": "reasoning", "reasoning": "Hm.", "extras": {"signature": "s"}}
+
+    def key(text: str, *thoughts: Any, **metadata: str) -> str:
+        return _thread_key(AIMessage([*thoughts, {"type": "text", "text": text}], response_metadata=metadata))
+
+    # ChatAnthropic sends the thoughts of Anthropic's models, drops those of others, and fails on unmarked ones.
+    marks = [{"output_version": "v1", "model_provider": name} for name in ("anthropic", "openai")]
+    marks += [{"output_version": "v1"}, {}]
+    assert len({key("Yes.", thought, **mark) for mark in marks}) == len(marks)
+    assert key("Yes.", thought, **marks[0]) == key("Yes.", thought, **marks[0], id="msg_1", stop_reason="end_turn")
+    # What has nothing but text is read alike, whoever wrote it.
+    assert len({key("Yes.", **mark) for mark in marks[:3]}) == 1
+    assert key("Yes.", thought, model_provider="anthropic") == key("Yes.", thought)
+
+
 class Silent(SimpleChatModel):
     """Tells LangChain nothing of itself but its class, as models of Ollama do."""
 

@@ -59,6 +59,7 @@ _CLIENT_HEADERS = frozenset({"content-type", "user-agent", "x-goog-api-client", 
 # Fields that count although they are not dumped: how prompts are made, and where BedrockConverse asks.
 _UNDUMPED_FIELDS = frozenset({"completion_to_prompt", "messages_to_prompt", "output_parser", "query_wrapper_prompt"})
 _UNDUMPED_FIELDS |= {"endpoint_url", "region_name"}
+_COST_KEYS = frozenset({"cache_control", "usage"})  # in a message: what it takes to make an answer, not which
 _MANY_MESSAGES = 100  # whose key takes some 5 ms, and a hop to a worker thread 0.1 ms
 _SMALL_BLOCKS = (TextBlock, ThinkingBlock, ToolCallBlock, CachePoint)
 
@@ -103,12 +104,12 @@ def chat_key(llm: LLM, messages: Sequence[ChatMessage], kwargs: Mapping[str, Any
     """The key of a chat with a model, of which ``model`` is the data: 32 hexadecimal digits, which tell nothing.
 
     Ids of tool calls and of thoughts, the order in which the tools of one message ended, the tokens of earlier answers,
-    API keys, timeouts and retries do not change it. Everything else does: the model and its parameters, messages with
-    the content of their files, tools, formats. Raises SerializationError for a request that cannot be told from
-    another, or that continues what the provider keeps of earlier calls.
+    marks for the provider's cache, API keys, timeouts and retries do not change it. Everything else does: the model and
+    its parameters, messages with the content of their files, tools, formats. Raises SerializationError for a request
+    that cannot be told from another, or that continues what the provider keeps of earlier calls.
     """
     _check_complete(llm, kwargs)
-    data = [without_thought_ids(to_message(_without_usage(message)).to_data()) for message in messages]
+    data = [without_thought_ids(to_message(_without_costs(message)).to_data()) for message in messages]
     data = with_numbered_calls(_in_call_order(data))
     contents = (content for message in messages for content in (message.blocks, message.additional_kwargs) if content)
     file_hashes = [_file_hash(path) for content in contents for path in _file_paths(content)]
@@ -134,11 +135,14 @@ def _in_call_order(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [message for _, run in runs for message in sorted(run, key=call_position)]
 
 
-def _without_usage(message: ChatMessage) -> ChatMessage:
-    """A message without the tokens that it took, which Anthropic's streams put into it: a hit took none."""
-    if "usage" not in message.additional_kwargs:  # copying each message takes half as long again as its key
+def _without_costs(message: ChatMessage) -> ChatMessage:
+    """A message without what Anthropic's model writes into it: the tokens of a stream, and with ``cache_idx`` marks.
+
+    A hit took no tokens, and does not mark what the provider is to cache, so the next turn would not be the same.
+    """
+    if _COST_KEYS.isdisjoint(message.additional_kwargs):  # copying each message takes half as long again as its key
         return message
-    kwargs = {name: value for name, value in message.additional_kwargs.items() if name != "usage"}
+    kwargs = {name: value for name, value in message.additional_kwargs.items() if name not in _COST_KEYS}
     return message.model_copy(update={"additional_kwargs": kwargs})
 
 

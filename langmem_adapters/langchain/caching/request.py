@@ -83,7 +83,7 @@ def request_key(prompt: str, llm_string: str) -> str:
     Ids of messages, of their parts and of tool calls, artifacts of tools, the metadata of earlier answers, the order
     of keys, timeouts, retries, streaming, callbacks and tags do not change it. Everything else does. For a model with
     ``use_previous_response_id``, so do the ids of responses, by which the provider knows what was said; with
-    ``reuse_last_container``, its containers.
+    ``reuse_last_container``, its containers; of an answer in LangChain's own blocks, that it is one, and the provider.
     """
     digest = hashlib.sha256(to_bytes(f"{len(prompt)} {prompt}{llm_string}")).digest()
     key = _key_of_digest.get(digest)
@@ -161,11 +161,13 @@ def _visible_message(message: dict[str, Any]) -> dict[str, Any]:
     """What the model sees of a dumped message. Raises almost any error for other data."""
     fields = message["kwargs"]
     content, metadata = fields.get("content"), fields.get("response_metadata")
-    class_ = class_name(message)
+    class_, author = class_name(message), {}
     if isinstance(content, list):
         content = [_visible_block(block, is_answered=class_ == "AIMessage") for block in without_item_ids(content)]
         if isinstance(metadata, dict) and metadata.get("output_version") == "v1":
             content = _plain_content(content, fields.get("tool_calls") or [])
+            if isinstance(content, list):  # ChatAnthropic sends the thoughts of Anthropic's models and drops others'
+                author = {"author": metadata.get("model_provider")}
         fields = {**fields, "content": content}
     if isinstance(extra := fields.get("additional_kwargs"), dict):
         fields = {**fields, "additional_kwargs": kwargs_without_item_ids(extra)}
@@ -174,7 +176,7 @@ def _visible_message(message: dict[str, Any]) -> dict[str, Any]:
         for name, value in fields.items()
         if name not in _ANSWER_METADATA and (name == "content" or value not in _EMPTY_VALUES)
     }
-    return {"class": class_, **visible}
+    return {"class": class_, **author, **visible}
 
 
 def _visible_block(block: Any, *, is_answered: bool) -> Any:
