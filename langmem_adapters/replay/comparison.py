@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from langmem_adapters.views import one_line
@@ -61,20 +61,8 @@ _MAX_NAME_CHARS = 60
 _OMITTED = {"served": 0, "summary_calls": 0, "failed": 0, "recall": None}  # columns to leave out if all have this value
 
 
-class Comparison(Mapping[str, Outcome]):
+class Comparison(dict[str, Outcome]):
     """Outcomes by the name of their configuration; shown as a table, one a line."""
-
-    def __init__(self, outcomes: Mapping[str, Outcome]) -> None:
-        self._outcomes = dict(outcomes)
-
-    def __getitem__(self, name: str) -> Outcome:
-        return self._outcomes[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._outcomes)
-
-    def __len__(self) -> int:
-        return len(self._outcomes)
 
     def rows(self) -> list[dict[str, Any]]:
         """A dictionary for each configuration, as ``pandas.DataFrame`` takes them."""
