@@ -35,8 +35,6 @@ from langmem_adapters.validation import (
     checked_scope,
 )
 
-__all__ = ["ExperiencePool", "QueryType", "Similar", "experience_namespace"]
-
 _COUNT_NAMES = ("hits", "misses", "stored", "unreadable", "expired", "evicted")
 _PAGE_SIZE = 20  # lines that a worker thread reads at once
 _MAX_TAGS = 256  # the newest tags, whose counts are kept

@@ -28,8 +28,6 @@ from langmem_adapters.keys import fingerprint, to_bytes, to_text
 from langmem_adapters.protocols import Position
 from langmem_adapters.validation import check_count, check_sync_functions
 
-__all__ = ["NodeVectors"]
-
 _SCHEMA = (
     """CREATE TABLE langmem_node_namespaces (
         number INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, generation TEXT NOT NULL, embedder BLOB NOT NULL,

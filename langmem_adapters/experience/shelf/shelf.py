@@ -22,8 +22,6 @@ from langmem_adapters.keys import Namespace, to_bytes
 from langmem_adapters.protocols import Index, Item, Store
 from langmem_adapters.records.paging import PAGE_SIZE, values_of
 
-__all__ = ["Evicted", "Shelf"]
-
 _EXTRA_HITS = 8  # hits added to four times the last number, if too few of those could be served
 _MAX_UNWANTED = 300  # unwanted hits after which a search ends: what follows them is no longer similar
 _SWEEP_INTERVAL = 4  # one in so many keys whose write evicts nothing sweeps for entries that cannot be served

@@ -18,8 +18,8 @@ from langmem_adapters.experience.background_scoring import BackgroundScoring
 from langmem_adapters.experience.functions.calls import Calls
 from langmem_adapters.experience.functions.rules import Invocation, Rules
 from langmem_adapters.experience.model_answers import answer_text
+from langmem_adapters.experience.shelf.eviction import Evicted
 from langmem_adapters.experience.shelf.invalidation import StartMark
-from langmem_adapters.experience.shelf.shelf import Evicted
 from langmem_adapters.experience.single_flight.asking import SingleFlightAnswers, StoredAnswers
 from langmem_adapters.flow import Flow
 from langmem_adapters.langchain.caching.chunks import Recording, answer_chunks, as_cached

@@ -14,7 +14,7 @@ from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.experience import Judge
 from langmem_adapters.experience.policies import is_asked
 from langmem_adapters.experience.pool import ExperiencePool, experience_namespace
-from langmem_adapters.experience.shelf.shelf import Evicted
+from langmem_adapters.experience.shelf.eviction import Evicted
 from langmem_adapters.experience.verified import Match, VerifiedAnswers
 from langmem_adapters.experience.verifier.verifier import Verifier
 from langmem_adapters.flow import Flow
