@@ -455,7 +455,40 @@ def test_c4_blocks_of_langchain_count_with_the_provider_that_made_them() -> None
     assert key("Yes.", thought, **marks[0]) == key("Yes.", thought, **marks[0], id="msg_1", stop_reason="end_turn")
     # What has nothing but text is read alike, whoever wrote it.
     assert len({key("Yes.", **mark) for mark in marks[:3]}) == 1
-    assert key("Yes.", thought, model_provider="anthropic") == key("Yes.", thought)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"content": [{"type": "thinking", "thinking": "Hm.", "signature": "s"}, "Yes."]},  # Gemini, Bedrock
+        {"content": [{"type": "reasoning", "id": "rs_1", "encrypted_content": "e", "summary": []}, "Yes."]},  # Claude
+        {"additional_kwargs": {"reasoning_content": "Hm."}},  # Fireworks
+    ],
+)
+def test_c4_thoughts_count_with_the_provider_that_made_them(more: dict[str, Any]) -> None:
+    def key(**metadata: str) -> str:
+        return _thread_key(AIMessage(**{"content": "Yes.", **more}, response_metadata=metadata))
+
+    makers = ("anthropic", "fireworks", "google_genai", "openai")
+    assert len({key(), *(key(model_provider=maker) for maker in makers)}) == 1 + len(makers)
+    # Bedrock has models of several makers, and one is sent no thoughts of another.
+    claude, nova = ({"model_provider": "bedrock_converse", "model_name": name} for name in ("anthropic.a", "amazon.b"))
+    assert key(**claude) != key(**nova)
+    assert key(**claude) == key(**claude, stopReason="end_turn")
+    assert key(model_provider="openai", model_name="a") == key(model_provider="openai", model_name="b")
+
+
+@pytest.mark.parametrize("said", ["Yes.", ["Yes."], [{"type": "text", "text": "Yes."}]])
+def test_c4_a_text_is_the_same_whoever_wrote_it(said: Any) -> None:
+    marks = [{}, {"model_provider": "anthropic"}, {"model_provider": "bedrock", "model_name": "a"}]
+    messages = [AIMessage(said, response_metadata=mark, additional_kwargs={"refusal": None}) for mark in marks]
+    assert len(set(map(_thread_key, messages))) == 1
+
+
+def test_c4_blocks_replaced_with_a_text_are_not_the_same_as_a_text() -> None:
+    v1 = AIMessage([{"type": "text", "text": "Long."}], response_metadata={"output_version": "v1"})
+    shortened = v1.model_copy(update={"content": "Short."})  # of which ChatOllama sends nothing
+    assert _thread_key(shortened) != _thread_key(AIMessage("Short."))
 
 
 class Silent(SimpleChatModel):

@@ -83,7 +83,8 @@ def request_key(prompt: str, llm_string: str) -> str:
     Ids of messages, of their parts and of tool calls, artifacts of tools, the metadata of earlier answers, the order
     of keys, timeouts, retries, streaming, callbacks and tags do not change it. Everything else does. For a model with
     ``use_previous_response_id``, so do the ids of responses, by which the provider knows what was said; with
-    ``reuse_last_container``, its containers; of an answer in LangChain's own blocks, that it is one, and the provider.
+    ``reuse_last_container``, its containers; of an answer with more than text and tool calls, its provider, and whether
+    it is in LangChain's own blocks.
     """
     digest = hashlib.sha256(to_bytes(f"{len(prompt)} {prompt}{llm_string}")).digest()
     key = _key_of_digest.get(digest)
@@ -161,13 +162,13 @@ def _visible_message(message: dict[str, Any]) -> dict[str, Any]:
     """What the model sees of a dumped message. Raises almost any error for other data."""
     fields = message["kwargs"]
     content, metadata = fields.get("content"), fields.get("response_metadata")
-    class_, author = class_name(message), {}
+    class_, metadata = class_name(message), metadata if isinstance(metadata, dict) else {}
+    is_v1 = metadata.get("output_version") == "v1"
     if isinstance(content, list):
         content = [_visible_block(block, is_answered=class_ == "AIMessage") for block in without_item_ids(content)]
-        if isinstance(metadata, dict) and metadata.get("output_version") == "v1":
+        if is_v1:
             content = _plain_content(content, fields.get("tool_calls") or [])
-            if isinstance(content, list):  # ChatAnthropic sends the thoughts of Anthropic's models and drops others'
-                author = {"author": metadata.get("model_provider")}
+            is_v1 = isinstance(content, list)
         fields = {**fields, "content": content}
     if isinstance(extra := fields.get("additional_kwargs"), dict):
         fields = {**fields, "additional_kwargs": kwargs_without_item_ids(extra)}
@@ -176,7 +177,25 @@ def _visible_message(message: dict[str, Any]) -> dict[str, Any]:
         for name, value in fields.items()
         if name not in _ANSWER_METADATA and (name == "content" or value not in _EMPTY_VALUES)
     }
-    return {"class": class_, **author, **visible}
+    return {"class": class_, **_author(fields, metadata, is_v1=is_v1), **visible}
+
+
+def _author(fields: Mapping[str, Any], metadata: Mapping[str, Any], *, is_v1: bool) -> dict[str, Any]:
+    """Who wrote an answer with more in it than text and calls, if that is told, and if it is in LangChain's own blocks.
+
+    Models are sent the thoughts of their own maker, and not those of others; Bedrock has models of several makers.
+    """
+    content, extra = fields.get("content"), fields.get("additional_kwargs")
+    has_blocks = isinstance(content, list) and not all(map(_is_text_or_call, content))
+    has_extra = isinstance(extra, dict) and any(value not in _EMPTY_VALUES for value in extra.values())
+    provider = metadata.get("model_provider") if is_v1 or has_blocks or has_extra else None
+    model = metadata.get("model_name") if str(provider).startswith("bedrock") else None
+    return {"author": [provider, model, is_v1]} if is_v1 or provider else {}
+
+
+def _is_text_or_call(block: Any) -> bool:
+    is_call = isinstance(block, dict) and block.get("type") == "tool_use"  # Anthropic's, beside LangChain's own call
+    return isinstance(block, str) or is_call or _is_plain_block(block, "text")
 
 
 def _visible_block(block: Any, *, is_answered: bool) -> Any:
