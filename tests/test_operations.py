@@ -213,7 +213,8 @@ def test_a_scan_may_name_a_key_twice_or_one_that_has_gone(redis_server: RedisSer
 def test_a_store_of_ones_own_is_counted_too() -> None:
     class Plain:
         def __init__(self, store: Store) -> None:
-            self.get, self.scan, self.namespaces = store.get, store.scan, store.namespaces
+            for name in ("append", "clear", "get", "namespaces", "recent", "scan", "write"):
+                setattr(self, name, getattr(store, name))
 
     inner = MemoryStore()
     inner.append(NS, [("a", b""), ("b", b"")])
@@ -224,6 +225,7 @@ def test_a_store_of_ones_own_is_counted_too() -> None:
     health = Checkup(cast("Store", Plain(Down()))).health()
     assert (health.ok, health.problem) == (False, "nobody answers")
     assert Checkup(plain).stats().kinds == {"brain": KindStats(2, 0, 3)}
+    assert said(Checkup(plain, ttl=100).examine(), "expiry") == []  # it does not tell which of them expire
     for wrong in (lambda: Pruning(plain, 1), lambda: Migration(plain, inner), lambda: Migration(inner, plain)):
         with pytest.raises(ConfigurationError, match="cannot"):
             wrong()
