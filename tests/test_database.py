@@ -906,6 +906,19 @@ def test_a_damaged_file_that_another_has_made_anew_is_not_removed_a_second_time(
     assert Path(place.path).read_bytes() == b"new"
 
 
+def test_a_file_that_is_only_locked_as_it_is_cleared_is_not_removed(tmp_path: Path) -> None:
+    index, other = (
+        Database(tmp_path / "index.db", schema=_SCHEMA, name="t", timeout=0, disposable=True) for _ in range(2)
+    )
+    with index.writing() as connection, connection:
+        connection.execute("INSERT INTO t VALUES ('kept')")
+        with pytest.raises(StoreUnavailable, match="locked"), other.clearing(), other.writing():
+            pass
+    assert rows(index) == ["kept"]
+    index.close()
+    other.close()
+
+
 def test_a_damaged_file_that_cannot_be_removed_is_told_in_a_sentence(tmp_path: Path) -> None:
     place = FileLocation(str(tmp_path / "index.db"))
     Path(place.path).write_bytes(b"damaged")

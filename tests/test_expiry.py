@@ -317,16 +317,18 @@ def test_never_a_session_that_another_object_cleared_begins_anew(kept: Kept) -> 
 
 
 def test_never_an_object_that_knows_the_session_of_before_does_not_end_the_next_one_with_it(kept: Kept) -> None:
-    brain, other = (brain_of(kept.store, "never", kept.clock) for _ in range(2))
+    long_term = LongTermMemory(kept.store, open_index("memory:"), session=SCOPE.session)
+    brain, other = (brain_of(kept.store, "never", kept.clock, memory_k=9, long_term=long_term) for _ in range(2))
     brain.add_talk("a")
     kept.clock.advance(900)
     other.clear()
     other.add_talk("b")
+    kept.store.append(MEMORIES, [("a", b"[]")])  # by one that knows of no session
     start = kept.clock()
     for text in ("c", "d"):
         kept.clock.advance(90)
         brain.add_talk(text)
-        assert kept.deadlines() == {OWN: start + TTL}
+        assert kept.deadlines() == {OWN: start + TTL, MEMORIES: start + TTL}
     assert other.count() == 3
 
 

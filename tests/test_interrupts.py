@@ -208,17 +208,19 @@ def test_j1_an_interrupt_leaves_a_store_in_memory_to_other_threads(name: str) ->
 @_locks_are_let_go
 def test_j1_an_interrupt_leaves_all_of_a_write_to_memory_or_nothing() -> None:
     store = MemoryStore()
-    before = ["a", "b", "c"], {"old": b"1", "same": b"1"}
-    after = ["a", "c", "d"], {"same": b"2", "new": b"2"}
+    before = ["a", "b", "c"], {"old": b"1", "same": b"1"}, False
+    after = ["a", "c", "d"], {"same": b"2", "new": b"2"}, True
 
-    def state() -> tuple[list[str], dict[str, bytes]]:
-        return [item.id for item in store.scan(SESSION).items], store.get(SESSION)
+    def state() -> tuple[list[str], dict[str, bytes], bool]:
+        dates = store.dates(SESSION)
+        expires = dates is not None and dates.expires_in is not None
+        return [item.id for item in store.scan(SESSION).items], store.get(SESSION), expires
 
     def prepare() -> Callable[[], object]:
         store.clear(SESSION)
         store.write(SESSION, put=before[1], append=[(id_, b"") for id_ in before[0]])
         gone = store.scan(SESSION).items[1]
-        return lambda: store.write(SESSION, put=after[1], delete=["old"], append=[("d", b"")], remove=[gone])
+        return lambda: store.write(SESSION, put=after[1], delete=["old"], append=[("d", b"")], remove=[gone], ttl=60)
 
     def look() -> None:
         assert state() in (before, after)

@@ -213,7 +213,8 @@ def test_a_scan_may_name_a_key_twice_or_one_that_has_gone(redis_server: RedisSer
 def test_a_store_of_ones_own_is_counted_too() -> None:
     class Plain:
         def __init__(self, store: Store) -> None:
-            self.get, self.scan, self.namespaces = store.get, store.scan, store.namespaces
+            for name in ("append", "clear", "get", "namespaces", "recent", "scan", "write"):
+                setattr(self, name, getattr(store, name))
 
     inner = MemoryStore()
     inner.append(NS, [("a", b""), ("b", b"")])
@@ -224,6 +225,7 @@ def test_a_store_of_ones_own_is_counted_too() -> None:
     health = Checkup(cast("Store", Plain(Down()))).health()
     assert (health.ok, health.problem) == (False, "nobody answers")
     assert Checkup(plain).stats().kinds == {"brain": KindStats(2, 0, 3)}
+    assert said(Checkup(plain, ttl=100).examine(), "expiry") == []  # it does not tell which of them expire
     for wrong in (lambda: Pruning(plain, 1), lambda: Migration(plain, inner), lambda: Migration(inner, plain)):
         with pytest.raises(ConfigurationError, match="cannot"):
             wrong()
@@ -248,6 +250,8 @@ def test_dates_are_told_and_set(store: Any, clock: FakeClock) -> None:
     assert store.dates(NS) == Dates(clock() + 1, None)
     assert [row.namespace[-1] for row in store.recent(NS[:-1])] == ["s", "other"]
     assert store.scan(NS).items[0].id == "a"
+    store.set_dates(NS, Dates(None, 50.0))
+    assert store.dates(NS).updated_at == clock() + 1  # as it was
     store.set_dates(("no", "such"), Dates(1.0, None))
     assert ("no", "such") not in set(store.namespaces())
     assert store.recent(("no",)) == []

@@ -158,6 +158,7 @@ def test_a_hit_that_is_gone_takes_no_place() -> None:
     wanted, read, _ = chosen({"1": b"1", "3": b"3"}, lambda _: True)
     assert [value for _, value in wanted.best(lambda k: RANKING[: min(k, 5)], 2)] == ["1", "3"]
     assert wanted.first(RANKING[:5], 0) == []
+    assert [value for _, value in wanted.best(lambda k: RANKING[:k], 3)] == ["1", "3"]  # and nearly all are gone
     assert set(read.values()) == {1}
 
 

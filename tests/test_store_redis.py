@@ -550,6 +550,10 @@ def test_an_item_that_was_not_stored_at_first_is_stored_by_the_retry(
     memory.store("c", "b")
     assert next(tries) == 3
     assert [item.data for item in memory.retrieve("c")] == ["warm", "a", "b"]
+    far.write(NS, append=[("a", b"")], put={"mark/a": b""})
+    tries = itertools.count()
+    far.write(NS, append=[("a", b"")], put={"mark/a": b"", "k": b""})  # beside an entry and a mark of before
+    assert "k" in far.get(NS)
 
 
 def test_an_append_is_answered_though_the_answer_to_taking_it_back_is_lost(

@@ -14,6 +14,7 @@ import redis
 from langmem_adapters import BrainMemory, LongTermMemory, Message, Sessions, WorkingMemory, open_index
 from langmem_adapters.errors import StoreError, StoreUnavailable
 from langmem_adapters.experience import ExperiencePool
+from langmem_adapters.flow import gather, run, step
 from langmem_adapters.inspection import Dates
 from langmem_adapters.model import Experience
 from langmem_adapters.stores.redis import RedisStore
@@ -184,6 +185,8 @@ def test_without_transactions_nothing_is_half_made(
         closing(RedisStore(client if lent else url, prefix=key_prefix)) as store,
     ):
         write_is_refused(store, "forbids this to the user", guard)
+        with pytest.raises(StoreError, match="forbids this to the user"):
+            run(gather(step(store.append, (*NS, name), [("a", b"")]) for name in "ab"))
         assert not raw.keys(f"{key_prefix}*")
 
 

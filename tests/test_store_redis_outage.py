@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 import redis
 from redis import exceptions
-from redis.backoff import ConstantBackoff, NoBackoff
+from redis.backoff import ConstantBackoff
 from redis.retry import Retry
 
 from langmem_adapters import BrainMemory, Settings
@@ -632,7 +632,7 @@ def test_what_befalls_a_server_that_has_queued_a_transaction_is_told_as_ever(
 
 def test_a_given_clients_owner_decides_how_often_to_try(start_redis: Callable[..., RedisServer]) -> None:
     server = start_redis()
-    client = redis.Redis(port=server.port, retry=Retry(NoBackoff(), 0))
+    client = redis.Redis(port=server.port, retry=Retry(ConstantBackoff(0.2), 1))
     store = RedisStore(client, retry_for=60)
     server.stop()
     began = time.monotonic()

@@ -232,12 +232,12 @@ class MemoryStore(Shared):
         """Store the content of a namespace, with the time of this write and the new expiry."""
         check_seconds("ttl", ttl)
         now = self._clock()
-        content.updated_at = now
-        content.expires_at = None if ttl is None else now + ttl
         self._writes += 1
         if self._writes % _WRITES_PER_CULL == 0:
             self._remove_expired()
         self._children.setdefault(namespace[:-1], {})[namespace] = content
+        content.updated_at = now  # last: whatever interrupts the write, it has changed neither time
+        content.expires_at = None if ttl is None else now + ttl
 
     def _remove_expired(self) -> None:
         now = self._clock()

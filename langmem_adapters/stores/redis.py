@@ -239,8 +239,11 @@ class RedisStore(Shared):
 
     @blocking
     def set_dates(self, namespace: Namespace, dates: Dates) -> Flow[None]:
-        redis_keys = self._keys.for_namespace(namespace)
-        yield from self._commit(namespace, redis_keys, [], dates.expires_in, updated_at=dates.updated_at)
+        redis_keys, updated_at = self._keys.for_namespace(namespace), dates.updated_at
+        if updated_at is None:  # it stays as it is
+            old_dates = yield from redis_dates.dates(self._wire, redis_keys)
+            updated_at = old_dates and old_dates.updated_at
+        yield from self._commit(namespace, redis_keys, [], dates.expires_in, updated_at=updated_at)
 
     def discard(self, namespace: Namespace, before: float) -> bool:
         redis_keys = self._keys.for_namespace(namespace)
