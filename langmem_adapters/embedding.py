@@ -205,21 +205,21 @@ class Embedder(SharedByCopies):
         return [_mean_of(halves)]
 
     def _call_model(self, calls: Calls, texts: list[str]) -> Flow[Any]:
-        if self._is_named_by_model and model_name_of(self._model) != self.name:
-            self._count(failures=1)
-            raise ModelError(
-                f"the embedder {self.name} was set to another model, whose vectors do not compare: make a new Embedder"
-            )
-        self._count(calls=1, texts=len(texts))
         try:
-            # HyDE asks a model.
-            answer = yield from call_without_callbacks(calls.call, calls.acall, _ASYNC_REFUSAL, texts)
-            return list(answer) if isinstance(answer, Iterator) else answer  # a generator begins only now
+            if not self._is_named_by_model or model_name_of(self._model) == self.name:
+                self._count(calls=1, texts=len(texts))
+                # HyDE asks a model.
+                answer = yield from call_without_callbacks(calls.call, calls.acall, _ASYNC_REFUSAL, texts)
+                return list(answer) if isinstance(answer, Iterator) else answer  # a generator begins only now
         except ConfigurationError:
             raise
         except Exception as error:
             self._count(failures=1)
             raise ModelError(f"the embedder {self.name} failed: {type(error).__name__}") from error
+        self._count(failures=1)
+        raise ModelError(
+            f"the embedder {self.name} was set to another model, whose vectors do not compare: make a new Embedder"
+        )
 
     def _to_embeddings(self, answer: Any, count: int) -> list[Embedding]:
         try:

@@ -496,6 +496,28 @@ def test_a_dimension_that_changes_is_a_model_error_and_the_first_one_stays() -> 
     assert embedder.texts(["ghi"])
 
 
+def test_a_model_whose_name_cannot_be_asked_any_more_is_a_model_error() -> None:
+    class Remote(NativeWords):
+        is_down = False
+
+        @property
+        def model(self) -> str:
+            if self.is_down:
+                raise OSError("planted key")
+            return "first"
+
+    model = Remote()
+    embedder = Embedder(model)
+    embedder.texts(["bike"])
+    model.is_down = True
+    with pytest.raises(ModelError, match=r"Remote:first failed: OSError$") as caught:
+        embedder.query("shed")
+    assert isinstance(caught.value.__cause__, OSError)
+    assert (embedder.stats["calls"], embedder.stats["failures"]) == (1, 1)
+    model.is_down = False
+    assert embedder.query("shed")
+
+
 @pytest.mark.parametrize(("make", "attribute"), [(NativeWords, "model"), (OwnEmbedding, "model_name")])
 def test_vectors_of_a_model_that_was_set_to_another_are_not_compared(make: Callable[[], Any], attribute: str) -> None:
     model = make()

@@ -158,6 +158,35 @@ def test_what_agents_with_threads_of_their_own_pass_on_as_plain_data_is_kept_onc
     assert said(ours) == [message["content"] for message in thread]
 
 
+@pytest.mark.parametrize("is_plain", [False, True])
+def test_tool_calls_and_results_that_were_changed_for_the_next_agent_are_kept_as_they_are(is_plain: bool) -> None:
+    def raw_call(amount: int) -> dict[str, Any]:
+        return {"id": "c", "type": "function", "function": {"name": "pay", "arguments": f'{{"amount": {amount}}}'}}
+
+    ours = BrainMemoryMiddleware(store=MemoryStore())
+    one, other = [create_agent(says(each), middleware=[ours], checkpointer=InMemorySaver()) for each in "ab"]
+    thread = one.invoke({"messages": [HumanMessage("q1", id="q1")]}, **of("ada", "s"))["messages"]
+    thread = other.invoke({"messages": thread}, **of("ada", "s"))["messages"]
+    call = AIMessage("", id="call", tool_calls=[{"name": "pay", "args": {"amount": 1}, "id": "c"}])
+    call.additional_kwargs["tool_calls"] = [raw_call(1)]
+    result = ToolMessage("done", id="result", tool_call_id="c", artifact={"paid": 1}, status="error")
+    thread += [HumanMessage("q2", id="q2"), call, result]
+    thread = one.invoke({"messages": thread}, **of("ada", "s"))["messages"]
+    call.tool_calls[0]["args"] = {"amount": 2}
+    call.additional_kwargs["tool_calls"] = [raw_call(2)]
+    result = result.model_copy(update={"artifact": {"paid": 2}, "status": "success"})
+    thread = [{"call": call, "result": result}.get(str(message.id), message) for message in thread]
+    other.invoke({"messages": [message.model_dump() if is_plain else message for message in thread]}, **of("ada", "s"))
+    kept = ours.brain("s", user="ada").messages()
+    calls = [message for message in kept if message.tool_calls]
+    assert [message.tool_calls[0].args for message in calls] == [{"amount": 1}, {"amount": 2}]
+    raw = [message.host["langchain"]["additional_kwargs"]["tool_calls"] for message in calls]
+    assert raw == [[raw_call(1)], [raw_call(2)]]
+    fields = [message.host["langchain"] for message in kept if message.role == "tool"]
+    assert fields == [{"artifact": {"paid": 1}, "status": "error"}, {"artifact": {"paid": 2}}]
+    assert texts(kept).count("a on done") == 1
+
+
 def test_a_question_that_an_agent_hands_on_in_other_words_is_shown_and_kept() -> None:
     ours = BrainMemoryMiddleware(store=MemoryStore())
 

@@ -205,6 +205,42 @@ def test_a_folder_that_was_removed_in_use_is_begun_anew_after_one_failure(tmp_pa
     assert _tried(f"chroma:///{tmp_path}/removed") is None
 
 
+def test_all_who_use_a_removed_folder_begin_it_anew_together_and_alone(tmp_path: Path) -> None:
+    url = f"chroma:///{tmp_path}/removed"
+    one, other = index_at(url), index_at(url)
+    with contextlib.closing(one), contextlib.closing(other):
+        one.apply(NOTES, upsert=[Document("a", "bike")])
+        assert found(other, "bike") == ["a"]
+        shutil.rmtree(tmp_path / "removed")
+        with pytest.raises(SearchError, match="its files were removed or replaced"):
+            one.clear(NOTES)
+        one.apply(NOTES, upsert=[Document("b", "bike")])
+        assert _tried(url)[0] == "ConfigurationError"
+        with pytest.raises(SearchError, match="its files were removed or replaced"):
+            other.clear(NOTES)
+        other.apply(NOTES, upsert=[Document("c", "bike")])
+        assert sorted(found(one, "bike")) == sorted(found(other, "bike")) == ["b", "c"]
+    assert _tried(url) is None
+
+
+def test_a_folder_that_a_file_or_another_link_replaced_is_a_search_error_and_not_kept(tmp_path: Path) -> None:
+    link = tmp_path / "link"
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+    link.symlink_to(tmp_path / "first")
+    with contextlib.closing(index_at(f"chroma:///{link}")) as index:
+        index.apply(NOTES, upsert=[Document("a", "bike")])
+        link.unlink()
+        shutil.rmtree(tmp_path / "first")
+        (tmp_path / "first").write_text("x")
+        link.symlink_to(tmp_path / "second")
+        with pytest.raises(SearchError, match="its files were removed or replaced"):
+            index.clear(NOTES)
+        index.apply(NOTES, upsert=[Document("b", "bike")])
+        assert found(index, "bike") == ["b"]
+    assert _tried(f"chroma:///{link}") is None
+
+
 def test_a_folder_is_its_name_whatever_that_holds(tmp_path: Path) -> None:
     with contextlib.closing(index_at(f"chroma:///{tmp_path}/a#1")) as index:
         assert index.position(NOTES) is None

@@ -178,7 +178,7 @@ class ChromaVectors:
         with no_fork, _open_lock.held():
             client.close()
             if self._folder:
-                release_folder(os.path.realpath(self._folder))
+                release_folder(self._opened_folder)
 
     def __repr__(self) -> str:
         return f"ChromaVectors({self._name!r})"
@@ -273,7 +273,7 @@ class ChromaVectors:
 
     def _open_client(self) -> Any:
         Path(self._folder).mkdir(parents=True, exist_ok=True)
-        folder = os.path.realpath(self._folder)
+        folder = self._opened_folder = os.path.realpath(self._folder)  # which a link may change meanwhile
         with no_fork, _open_lock.held():
             _driver().check_engine(self._name, os.getpid())
             if not acquire_folder(folder):

@@ -11,6 +11,7 @@ from typing_extensions import override  # Chroma refuses methods without it
 
 from langmem_adapters.embedding import Vector
 from langmem_adapters.errors import ConfigurationError, MissingDependency
+from langmem_adapters.indexes.vector_folder_lock import is_same_file
 
 try:
     import chromadb
@@ -53,29 +54,34 @@ def check_engine(name: str, pid: int) -> None:
 
 
 def open_folder(folder: str) -> Any:
-    """A client of a folder. Chroma keeps what it could not start, and would give it to the next: so it is dropped."""
+    """A client of a folder. Chroma keeps what it could not start, and would give it to the next: so it is dropped.
+
+    It also keeps, for all clients of a folder, what is open while one of them is: of a folder that was removed or
+    replaced, this is dropped, too. Its clients and the new ones are counted together, so both end with the last one.
+    """
     systems_by_name = SharedSystemClient._identifier_to_system  # noqa: SLF001 - a folder's name is its path
+    if folder in systems_by_name and _has_lost_files(systems_by_name[folder].instance(ServerAPI)):
+        del systems_by_name[folder]
     is_new = folder not in systems_by_name
     try:
-        client = chromadb.PersistentClient(folder, settings=Settings(anonymized_telemetry=False))
+        client: Any = chromadb.PersistentClient(folder, settings=Settings(anonymized_telemetry=False))
     except BaseException:
         if is_new:
             systems_by_name.pop(folder, None)
         raise
-    file = Path(folder, "chroma.sqlite3")
-    _opened_files[client] = file, file.stat()
+    if is_new:
+        file = Path(folder, "chroma.sqlite3")
+        _opened_files[client._server] = file, file.stat()  # noqa: SLF001 - which all clients of the folder share
     return client
 
 
 def has_lost_files(client: Any) -> bool:
     """Whether the files of a client of a folder were removed or replaced, so that it writes to them no more."""
-    if client not in _opened_files:
-        return False
-    file, opened = _opened_files[client]
-    try:
-        return not os.path.samestat(file.stat(), opened)
-    except FileNotFoundError:
-        return True
+    return _has_lost_files(getattr(client, "_server", None))
+
+
+def _has_lost_files(server: Any) -> bool:
+    return server in _opened_files and not is_same_file(*_opened_files[server])
 
 
 def connect(host: str, port: int, ssl: bool, owner: object) -> Any:

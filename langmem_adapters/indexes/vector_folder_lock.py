@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 from collections import Counter
@@ -10,19 +11,22 @@ from pathlib import Path
 from langmem_adapters.concurrency.locks import ForkSafeLock
 
 _LOCK_FILE = "langmem.lock"
+_GONE_ERRORS = (errno.ENOENT, errno.ENOTDIR, errno.ESTALE)
 
 
 def acquire_folder(folder: str) -> bool:
     """Claim a folder for this process; returns False if another process has it. The folder must exist.
 
     SQLite's locks are the operating system's: they end with the process, however it ends, and a forked child does
-    not inherit them. Each claim that was granted is ended by one :func:`release_folder`.
+    not inherit them. Each claim that was granted is ended by one :func:`release_folder`. A claim of a folder that was
+    removed or replaced is none of the folder that is there now.
     """
     with _lock.held():
-        key = (os.getpid(), folder)
+        key, file = (os.getpid(), folder), Path(folder) / _LOCK_FILE
+        if key in _connections and not is_same_file(file, _lock_files[key]):
+            _connections.pop(key).close()
         if key not in _connections:
             # No reference is dropped in a forked child, as closing a file there would end the parent's locks.
-            file = Path(folder) / _LOCK_FILE
             connection = sqlite3.connect(file, timeout=0, isolation_level=None, check_same_thread=False)
             try:
                 connection.execute("BEGIN EXCLUSIVE")
@@ -31,7 +35,7 @@ def acquire_folder(folder: str) -> bool:
                 if "locked" in str(error):
                     return False
                 raise
-            _connections[key] = connection
+            _connections[key], _lock_files[key] = connection, file.stat()
         _claims[key] += 1
         return True
 
@@ -41,10 +45,19 @@ def release_folder(folder: str) -> None:
     with _lock.held():
         key = (os.getpid(), folder)
         _claims[key] -= 1
-        if not _claims[key]:
+        if not _claims[key] and key in _connections:
             _connections.pop(key).close()
 
 
+def is_same_file(file: Path, opened: os.stat_result) -> bool:
+    """Whether a file is the one that was opened, as far as the operating system tells."""
+    try:
+        return os.path.samestat(file.stat(), opened)
+    except OSError as error:
+        return error.errno not in _GONE_ERRORS
+
+
 _connections: dict[tuple[int, str], sqlite3.Connection] = {}  # of the folders that a process has
+_lock_files: dict[tuple[int, str], os.stat_result] = {}  # their files, as they were opened
 _claims: Counter[tuple[int, str]] = Counter()
 _lock = ForkSafeLock()

@@ -273,8 +273,9 @@ def to_session_messages(
     """New messages as a session stores them: with their thread's marks, and none under the id of another message.
 
     Clients that number the messages of each request anew reuse ids that the session has. Such a message gets another
-    id, the same one whenever its thread says it, so that it is not stored twice either. Nor is one that the session has
-    from another agent, if it came as plain data: of that, LangChain makes a message with other arguments.
+    id, the same one whenever its thread says it, so that it is not stored twice either. Nor is an answer that the
+    session has from another agent, if it came as plain data: of that, LangChain makes one with other arguments. With
+    other tool calls, it is another message, and so is a changed result of a tool.
     """
     history_by_id = {message.id: message for message in history}
     thread_mark, began = (str(thread.state.get(key) or "") for key in (THREAD_KEY, BEGAN_KEY))
@@ -287,7 +288,9 @@ def to_session_messages(
         if old is not None and not is_known:
             id_ = fingerprint(thread_mark, began, id_, message.role, thread.text_of(message))
         are_known = are_known and is_known
-        host = old.host if old is not None and are_known else message.host
+        host = message.host
+        if old is not None and are_known and message.role == "assistant" and message.tool_calls == old.tool_calls:
+            host = old.host
         messages.append(message.model_copy(update={"id": id_, "host": host, "metadata": {**message.metadata, **marks}}))
     return messages
 
