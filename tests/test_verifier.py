@@ -354,6 +354,7 @@ MINUTES = "Write the minutes of this meeting{}: Ola wants a bigger budget, and K
         ("words", "How do I cancel my current plan?", "How do I cancel my existing plan?"),
         ("snippets", "What is 5 + 3?", "What is 5 * 3?"),
         ("symbols", "What is 8 - 2?", "What is 8 / 2?"),
+        ("symbols", "Format the time as hh.mm", "Format the time as HH.mm"),  # no other sign beside the points
         ("snippets", "Is x > y?", "Is x < y?"),
         ("symbols", "What is b - a?", "What is a - b?"),
         ("snippets", "Is x > y?", "Is y > x?"),

@@ -156,7 +156,7 @@ def edit_distance(one: Sequence[str], other: Sequence[str], limit: int) -> int:
     if abs(len(one) - len(other)) > limit:
         return limit + 1
     if not one or not other:
-        return min(max(len(one), len(other)), limit + 1)
+        return max(len(one), len(other))
     masks: dict[str, int] = {}
     for n, item in enumerate(one):
         masks[item] = masks.get(item, 0) | 1 << n

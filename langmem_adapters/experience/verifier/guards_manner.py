@@ -78,8 +78,6 @@ def plurals(left: Reading, right: Reading, alignment: Alignment) -> str:
     left_objects, right_objects = _requested_objects(left), _requested_objects(right)
     for i, j, _ in alignment.pairs:
         one, other = left.content[i], right.content[j]
-        if (one.text, one.capital) == (other.text, other.capital):
-            continue
         if _is_noun_and_name(left, one, right, other) or _is_noun_and_name(right, other, left, one):
             return refusal("plurals", [one.text], ())
         is_plural = one.text + "s" == other.text or one.text == other.text + "s"

@@ -113,7 +113,7 @@ WORDING_REPLACEMENTS = (
     (r"what (is|are) (.+?) used for" + _END, r"what \1 \2 for"),
     (r"what (is|are) the purpose of (.+?)" + _END, r"what \1 \2 for"),
     (r"what is the (?:job|function) of (.+?)" + _END, r"what does \1 do"),
-    (r"wh(?:at|ich) is (better|\w+er)[,:]? (.+?) or (.+?)" + _END, r"is \2 or \3 \1"),
+    (r"wh(?:at|ich) is (\w+er)[,:]? (.+?) or (.+?)" + _END, r"is \2 or \3 \1"),
     (rf"(?:is|are) (?!(?:all|it|many|most|no|some|there|you) )(.+?) ({_JUDGEMENTS}) to (\w+)" + _END,
      r"is it \2 to \3 \1"),
     (r"how much is (?=\d[\d.]* +percent +of\b)|(?:calculate|compute) (?=the [^.?!]*\d)", "what is "),

@@ -199,8 +199,7 @@ def normalize_spelling(text: str) -> str:
 def _normalize_numbers(text: str, tokens: Collection[str]) -> str:
     if not _NUMBER_PARTS.isdisjoint(tokens):
         text = _SPELT_NUMBER.sub(_spelt_to_digits, text)
-    if any(sign in text for sign in _SIGN_NAMES):
-        text = text.translate(_SIGN_TRANSLATION)
+    text = text.translate(_SIGN_TRANSLATION)
     if not _DIGIT.search(text):
         return text
     text = GROUPED_DIGITS.sub(lambda match: match[0].replace(",", ""), text)

@@ -34,7 +34,6 @@ _CAPITALS = re.compile(r"[A-Z]{2}")
 _MORSE = re.compile(r"\s(?:[.-]+\s+){2,}[.-]+")
 _NON_COMMUTATIVE = frozenset("-/<>^~")
 _LEFT_OPERAND, _RIGHT_OPERAND = re.compile(r"(\w+)(\s*)$"), re.compile(r"(\s*)(\w+)")
-_MAY_BE_SYMBOL = re.compile(r"""[-+*^=<>|~\\×÷≤≥≠·/!?&()\[\]{}@#%_;:"'`]""")  # noqa: RUF001 - these signs are meant
 _MENTIONED_SIGN = re.compile(r"[@#;:?!.](?<=\s.)(?:(?=\s+[^\W_A-Z])|(?<!\?)(?=\?))")
 _ATTACHED_QUESTION_MARK = re.compile(r"\S[?؟]\s*$")
 _LONE_SIGN = re.compile(  # begins with a class of characters, which the engine finds quickly
@@ -144,14 +143,13 @@ def symbols(text: str, *, english: bool) -> tuple[str, ...]:
     signs = _pictographs(text)
     if _CAPITALS.search(text):
         signs += [match[1] or match[2] for match in _LABELS.finditer(text)]
-    if _MAY_BE_SYMBOL.search(text):
-        if _HAS_SYMBOL.search(text):
-            signs += [_sign_with_operands(text, match) for match in _SYMBOLS.finditer(text)]
-        signs += [*chain.from_iterable(_exact_texts(text.split())), *map(str.strip, _MORSE.findall(text))]
-        if english or _ATTACHED_QUESTION_MARK.search(text):
-            signs += _MENTIONED_SIGN.findall(text)
-        if _MAY_BE_PRIME.search(text):
-            signs += [mark.replace("''", '"') for mark in _PRIME.findall(_QUOTATION.sub(" ", text))]
+    if _HAS_SYMBOL.search(text):
+        signs += [_sign_with_operands(text, match) for match in _SYMBOLS.finditer(text)]
+    signs += [*chain.from_iterable(_exact_texts(text.split())), *map(str.strip, _MORSE.findall(text))]
+    if english or _ATTACHED_QUESTION_MARK.search(text):
+        signs += _MENTIONED_SIGN.findall(text)
+    if _MAY_BE_PRIME.search(text):
+        signs += [mark.replace("''", '"') for mark in _PRIME.findall(_QUOTATION.sub(" ", text))]
     return tuple(sorted(signs))
 
 
@@ -182,8 +180,6 @@ def _pictographs(text: str) -> list[str]:
 @cached_per_piece
 def _marked_words(piece: str) -> list[str]:
     """Words with combining marks, such as vowel signs: marks are no part of a reading's words."""
-    if piece.isascii():
-        return []
     words = ("".join(run) for is_word, run in groupby(piece, lambda sign: sign.isalnum() or _is_mark(sign)) if is_word)
     return [word for word in words if any(map(_is_mark, word))]
 

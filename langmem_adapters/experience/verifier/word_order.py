@@ -29,7 +29,7 @@ from langmem_adapters.language.lists import group_names, word_set
 _HOW_TO = re.compile(r"\b(?:how (?:(?:do|can|could|should|would) i|to)|(?:what (?:is|are) the )?(?:best )?ways? to) ")
 _DOES = frozenset(("do", "does"))
 _OMITTABLE = ARTICLES | _DOES  # words that may be left out
-_PHRASE_OPENERS = PREPOSITIONS | NEGATIONS | word_set("because if in out since unless until when while")
+_PHRASE_OPENERS = PREPOSITIONS | NEGATIONS | word_set("because if out since unless until when while")
 """Words that open a phrase, which may move as a whole: "before lunch", "if it rains"."""
 _UNIVERSAL_QUANTIFIERS = word_set("all always both every everybody everyone everything")
 _BOUND_WORDS = _PHRASE_OPENERS | word_set("""almost also even he i it just my only our she that their these they this

@@ -59,15 +59,15 @@ ENGLISH_MARKERS = word_set("""a about an and any are as at be because been but b
 
 FOREIGN_MARKERS = word_set("""aan abbiamo adalah al anche antes ao aos apa apakah auf aus aux avec avez avoir
     bagaimana bei beim ben bij bir bisa bu ce cette che chez chi como con cosa cuando czy da dalla dans dari das dass
-    de debo degli dei del della den dengan der des desde det deve devo deze di dich die dir dit do donde dopo dos du
+    de debo degli dei del della den dengan der des desde det deve devo deze di dich die dir dit donde dopo dos du
     een ein eine einem einen einer eines el ela ele eles elle elles em en es est esta este et faut foi gdzie geen gli
-    habe haben hanno hasta heb heeft het hij hoe hoeveel hun hur hvad hvor i ich ihm ihn ik il ile is ist itu jag jak
+    habe haben hanno hasta heb heeft het hij hoe hoeveel hun hur hvad hvor ich ihm ihn ik il ile ist itu jag jak
     je jeg jest jij kak kamu kan kann kto la las le les leur lo los maar mais mein meu mi mijn minha mir mit moet mon
     muito muss na naar nach ne nedir nel nella nie noch nog nos notre nur och oder og om onde ons ont ook para pas
     pela pelo pero peut peux pode por porque posso pour pourquoi prima przed przez puede puedo puoi qual quand quando
     quanti quanto que quel quelle quem questa questo qui quien quoi saya ser ses seu sich sie soll sono sont suis suo
-    sur tengo tidak tiene tu um una und une uns untuk vad van ve viel vom voor vous waar wann wanneer warum was wat
-    welche wem wen wer werden wie wij wir wird wo yang zijn zu zum zur""").difference(ENGLISH_MARKERS)
+    sur tengo tidak tiene tu um una und une uns untuk vad van ve viel vom voor vous waar wann wanneer warum wat
+    welche wem wen wer werden wie wij wir wird wo yang zijn zu zum zur""")
 """Words that mark a text in Latin letters as not English, besides all with an accent."""
 
 STOP_WORDS = word_set("""a an the of in on at to for from by with as and or nor but if then than that this these those
@@ -142,7 +142,7 @@ UNITS = group_names("""km kilometer kilometers kilometre kilometres kms, m meter
 
 NEGATIONS = word_set("""not no never without neither none nothing nobody nowhere hardly barely unable impossible
     cannot except excluding nicht kein keine keinen keiner nie niemals ohne ne pas jamais sans aucun aucune nunca jamás
-    sin ningún ninguna não nem sem nenhum nenhuma non mai senza nessun nessuna niet geen nooit zonder nie bez не нет без
+    sin ningún ninguna não nem sem nenhum nenhuma non mai senza nessun nessuna niet geen nooit zonder bez не нет без
     никогда ни 不 没 没有 未 无 别 非 ない ません ぬ 안 못 없 لا ليس بدون لم لن नहीं मत बिना değil yok olmadan không
     chưa tidak bukan tanpa inte ingen aldrig utan ikke uden aldri uten ei""")
 """Words that negate a statement, in large languages."""
@@ -152,7 +152,7 @@ SYNONYMS = word_groups("""best good great top better ideal | way method mean tec
     build generate produce construct | earn money | quick fast quickly rapidly speedy | increase improve boost enhance
     raise gain grow | reduce decrease lower lessen lose cut | prevent avoid stop | difference differ different
     distinguish vs versus | difficult hard tough | affect effect impact influence consequence | happen occur | reason
-    cause | get obtain acquire receive | think opinion view thought believe feel | person human someone somebody anyone
+    cause | get obtain acquire receive | think opinion view believe feel | person human someone somebody anyone
     one | job career employment | company firm business | country nation | book novel | photo picture image pic
     photograph | website site | college university school institute | wife spouse | lady female woman | boy guy | guy
     male man | use utilize employ usage | delete remove erase clear | fix solve resolve repair troubleshoot | recover
@@ -161,7 +161,7 @@ SYNONYMS = word_groups("""best good great top better ideal | way method mean tec
     describe define definition meaning mean | advantage benefit pro | disadvantage drawback con | tv television |
     application app | laptop notebook | bike motorcycle motorbike | car vehicle automobile | ask question | answer reply
     respond response | look search find | know tell | exam test examination | fat weight | facebook fb | instagram insta
-    | math maths mathematics | government govt | pc computer | cost price expense | say claim | choose select pick |
+    | math mathematics | government govt | pc computer | cost price expense | say claim | choose select pick |
     handle deal cope manage | overcome beat | allow permit let enable | require need necessary | show display | provide
     give offer supply | specify indicate define | contain include comprise | return give yield | method function |
     purpose goal aim | access reach | option choice alternative | guide tutorial | section part | configure setup set |
