@@ -27,6 +27,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -786,7 +787,7 @@ def test_c4_a_model_that_changes_its_tools_is_asked_the_same_again(streams: bool
 
 
 def test_c4_what_a_model_does_not_tell_of_itself_is_part_of_the_key() -> None:
-    cache, said = _cache(), iter("abcdefghijklmno")
+    cache, said = _cache(), iter("abcdefghijklmnopq")
 
     def asked(kind: type[Silent] = Silent, **fields: Any) -> str:
         model = CachedChatModel(kind(script=[lambda _: AIMessage(next(said))], **fields), cache)
@@ -809,6 +810,7 @@ def test_c4_what_a_model_does_not_tell_of_itself_is_part_of_the_key() -> None:
     limited.num_predict = 500  # a number as calls is, but not what a model counts in
     assert CachedChatModel(limited, cache).invoke("Hi").content == "k"
     assert [asked(kind, stop_when=Path(at)) for kind in (Silent, Loud) for at in "pqp"] == list("lmlnon")
+    assert [asked(stop_when=np.array([1, end])) for end in (2, 3, 2)] == ["p", "q", "p"]
     assert b"langmem_adapters" not in pickle.dumps(_looked_at())
     for limited.stop_when in (_Array(), _Array()):  # another each time, which may not break the call
         assert CachedChatModel(limited, cache).invoke("Hi").content
@@ -1778,6 +1780,17 @@ def test_config_chains_fallbacks_and_retries_are_kept() -> None:
     assert watching.tags[-1][0] is not None
     assert "t" in watching.tags[-1][0]
     assert inner.asked == 2
+
+
+def test_a_model_in_the_middle_of_what_is_made_of_it_is_cached() -> None:
+    class Between(Scripted):
+        def bind_tools(self, tools: Any, **_: Any) -> Any:
+            return RunnableLambda(str.strip) | self | StrOutputParser()
+
+    inner = Between()
+    bound = CachedChatModel(inner, _cache()).bind_tools([])
+    assert bound.invoke(" Hi") == bound.invoke("Hi ")
+    assert inner.asked == 1
 
 
 def test_a_model_that_cannot_stream_is_served_in_pieces() -> None:

@@ -312,9 +312,15 @@ def test_a_call_that_the_content_repeats_is_one_call() -> None:
 
 
 def test_what_no_one_knows_stays_as_it_is() -> None:
-    for block in ({"type": "hologram", "x": 1}, {"type": "image"}, {"type": "image_url", "image_url": 3}, {}):
+    for block in (
+        {"type": "hologram", "x": 1},
+        {"type": "image"},
+        {"type": "image_url", "image_url": 3},
+        {"type": "image", "url": "https://example.org/a,b.png"},
+        {},
+    ):
         assert standard_block(block) == block
-    assert standard_block("a") == {"type": "text", "text": "a"}
+    assert standard_block("a") == standard_block({"type": "output_text", "text": "a"}) == {"type": "text", "text": "a"}
 
 
 def test_media_from_llamaindex_are_blocks_that_langchain_understands() -> None:

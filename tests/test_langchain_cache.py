@@ -354,6 +354,7 @@ def test_c4_nor_does_what_it_is_paid_with() -> None:
         return request_key(dumps([HumanMessage("Hi")]), model._get_llm_string())
 
     assert key() == key(session_token=SecretStr("mine")) == key(session_token=SecretStr("yours"))
+    assert key() != key(extra_body={"type": "secret"})
 
 
 class _Patient(ChatOpenAI):

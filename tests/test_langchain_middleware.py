@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -460,6 +461,20 @@ async def test_a3_twenty_parallel_turns_lose_nothing_while_summaries_are_made(
     assert sorted(kept) == sorted([*wanted, *(f"ok: {text}" for text in wanted)])
     assert [invalid(shown) for shown in model.seen if invalid(shown)] == []
     assert max(map(tokens, model.seen)) <= 400
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_flush_waits_for_the_summaries_of_all_sessions(*, is_async: bool) -> None:
+    def summarise_slowly(_: object) -> str:
+        time.sleep(0.05)
+        return "They talked about bikes."
+
+    ours = memory(model=summarise_slowly, summarize_at=10)
+    agent = create_agent(Scripted(), middleware=[ours])
+    for session in ("s", "t", "s", "t"):
+        ask(agent, "Where is the bike of the number 1?", session)
+    asyncio.run(ours.aflush()) if is_async else ours.flush()
+    assert all(ours.brain(session, user="ada").get_summary() for session in ("s", "t"))
 
 
 def test_a3_in_threads(saver: InMemorySaver | None) -> None:

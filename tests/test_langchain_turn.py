@@ -31,8 +31,10 @@ from langchain_core.tracers.schemas import Run
 
 from langmem_adapters import BrainMemory, ConfigurationError
 from langmem_adapters.langchain import BrainChatMessageHistory, refine_with
+from langmem_adapters.langchain.threads.turn import gather
 from langmem_adapters.protocols import Store
 from langmem_adapters.stores.memory import MemoryStore
+from langmem_adapters.warn_once import WarnOnce
 from tests.loops import cancel_as_the_loop_ends, ticking
 
 PROMPT = ChatPromptTemplate.from_messages([MessagesPlaceholder("history"), ("human", "{question}")])
@@ -344,6 +346,11 @@ def test_a9_chunks_that_cannot_be_added_up_are_kept_without_what_does_not(
     assert answer.metadata.get("interrupted", False) is leaves
 
 
+def test_what_is_left_out_of_chunks_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    gather([AIMessageChunk("It ", **costs(cost=0.5)), AIMessageChunk("is", **costs(cost=0.25))], WarnOnce())
+    assert "cannot be merged" in caplog.text
+
+
 def test_an_answer_of_a_form_that_langchain_has_not_takes_no_question_with_it(history: BrainChatMessageHistory) -> None:
     with history.record_turn("What is it?") as turn:
         turn.add(AIMessage.model_construct(content=cast("str", 5)))
@@ -481,6 +488,7 @@ _WHERE, _REFINED = "Where is it?", "Where is Ada's bike?"
             [SystemMessage("Be kind."), HumanMessage(_REFINED)],
         ),
         ([SystemMessage("Be kind.")], [SystemMessage("Be kind.")]),
+        (HumanMessage([{"type": "text", "text": _REFINED, "cache_control": {}}]),) * 2,  # clear already
         ([], []),
         ({"question": _WHERE}, {"question": _REFINED}),
         ({"input": [HumanMessage(_WHERE)], "x": 1}, {"input": [HumanMessage(_REFINED)], "x": 1}),

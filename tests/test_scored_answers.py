@@ -415,7 +415,7 @@ def test_what_is_asked_is_told_of_every_prompt() -> None:
         ("What is\nthis?", [HumanMessage("Ho"), blocks]),
     ):
         assert last_question(dumps(messages)) == asked
-    for prompt in ("Once upon a time", "[{ a poem"):
+    for prompt in ("Once upon a time", "[{ a poem", '[{"lc": 1, "id": ["x"], "kwargs": {}}, 5]'):
         assert last_question(prompt) == prompt
     assert last_question(dumps([AIMessage("Hm")])) == ""
 

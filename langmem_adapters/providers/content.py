@@ -54,7 +54,6 @@ def _media(kind: str, *, data: Any = None, url: Any = None, mime: Any = None, **
     """Write a standard block of bytes or a URL; None if there is neither."""
     if isinstance(url, str) and url.startswith("data:"):
         data, mime = _data_url(url, mime)
-        url = None if data is not None else url
     standard: _Standard = {"type": kind}
     if isinstance(data, bytes):
         standard["base64"] = base64.b64encode(data).decode()

@@ -152,7 +152,7 @@ def _with_parameter_values(llm_string: str, parameters: Mapping[str, Any]) -> st
     That text is their ``repr``: of an array only its ends, of a model not the fields that it hides. Raises
     SerializationError for a tensor, and for a text that is only an address, which may be another object's by then.
     """
-    if not parameters or not llm_string.endswith("]") or _is_json(parameters):
+    if not llm_string.endswith("]") or _is_json(parameters):
         return llm_string
     values = list(_value_fingerprints(without_call_settings(parameters)))
     return _appended(llm_string, "given", values) if values else llm_string

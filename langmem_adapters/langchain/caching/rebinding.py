@@ -71,4 +71,4 @@ def _replace_nested(value: Any, replace: Callable[[BaseChatModel], BaseChatModel
         return [replace_models(item, replace) for item in value]
     if isinstance(value, Mapping) and value and all(isinstance(item, Runnable) for item in value.values()):
         return {name: replace_models(item, replace) for name, item in value.items()}
-    return replace_models(value, replace) if isinstance(value, Runnable) else value
+    return replace_models(value, replace)

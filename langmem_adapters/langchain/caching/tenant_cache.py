@@ -51,8 +51,6 @@ class TenantCache(NamedTuple):
         if where is None and tag is None:
             raise ConfigurationError("invalidate needs where=, tag= or both; clear() removes all of this tag")
         check_sync_function("where", where)
-        if not (tag is None or isinstance(tag, str)):
-            raise ConfigurationError(f"a tag is a text, not {tag!r:.50}")
         pool = self.pool.at(tag)
         if where is None:
             return (yield from self._clear_tag(pool))
