@@ -138,6 +138,19 @@ def test_candidates_are_more_than_wanted_and_bounded() -> None:
     assert [Reranker.candidate_count(k) for k in (1, 5, 10, 50)] == [4, 20, 40, 50]
 
 
+def test_a_message_with_several_questions_has_as_many_candidates() -> None:
+    asked: list[str] = []
+
+    def model(prompt: str) -> str:
+        asked.append(prompt)
+        return "1"
+
+    memory = LongTermMemory(MemoryStore(), open_index("memory:"), user="ada", ranker=model)
+    memory.add(said(*(f"My {thing} is in shed {n}." for thing in ("bike", "hat") for n in range(9))))
+    assert len(memory.search("Where is my bike? And where is my hat?", 1)) == 1
+    assert asked[0].splitlines()[-1].startswith("[4] ")
+
+
 # --- news
 
 

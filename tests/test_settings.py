@@ -39,9 +39,9 @@ def test_the_services_of_one_url_share_one_store(url: str) -> None:
 
 
 def test_settings_reach_the_services(url: str) -> None:
-    settings = Settings(url=url, tenant="acme", memory_k=3, similarity_top_k=2, ttl=60)
+    settings = Settings(url=url, tenant="acme", memory_k=3, similarity_top_k=2, ttl=60, refresh="read")
     brain = settings.brain("s", user="ada", long_term=True)
-    assert (brain.memory_k, brain.ttl, brain.scope.tenant) == (3, 60, "acme")
+    assert (brain.memory_k, brain.ttl, brain.refresh, brain.scope.tenant) == (3, 60, "read", "acme")
     brain.add_messages([Message(role="user", content=f"bike {n}") for n in range(10)])
     assert brain.count() == 3
     assert len(settings.long_term(user="ada").search("bike")) == 2
@@ -51,7 +51,7 @@ def test_settings_reach_the_services(url: str) -> None:
     assert (pool.ttl, pool.scope.tenant, pool.scope.user, pool.tag) == (60, "acme", "ada", "capitals")
     similar = settings.experiences("capitals", user="ada", index=settings.index)
     assert [found.experience.resp for found in similar.query("the capital of France")] == ["Paris"]
-    assert settings.sessions().ttl == 60
+    assert (settings.sessions().ttl, settings.sessions().refresh) == (60, "read")
 
 
 def test_without_a_user_what_overflows_stays_with_the_session(url: str) -> None:

@@ -119,6 +119,16 @@ def test_what_comes_again_meanwhile_stays(kept: Kept, path: Path, monkeypatch: p
     assert rows(path) == 0
 
 
+def test_what_others_write_meanwhile_is_found_by_all_its_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    with closing(LexicalIndex(":memory:")) as index:
+        threads = tuple(f"{n}" for n in range(MANY))
+        index.apply(NS, upsert=[Document("0", "bike", thread="x", again=threads)])
+        said_again = Document("0", "bike", thread="x", again=(max(threads),))
+        monkeypatch.setattr(pauses, "sleep", lambda _: index.apply(OTHER, upsert=[said_again]))
+        index.clear(NS)
+        assert [hit.id for hit in index.within(OTHER, "bike", max(threads))] == ["0"]
+
+
 def die(_: float) -> None:
     raise Killed
 

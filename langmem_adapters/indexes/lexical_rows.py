@@ -61,9 +61,9 @@ NAMESPACES = Unlinking(
             ("postings", "term"),
             ("terms", "term"),
             ("documents", "id"),
-            ("stretches", "thread"),
-            ("speakers", "name"),
             ("again", "thread"),
+            ("stretches", "thread"),  # after all that has numbers of documents: those of a removed one are given again
+            ("speakers", "name"),
         )
     ],
 )
