@@ -501,7 +501,7 @@ def test_a_model_whose_name_cannot_be_asked_any_more_is_a_model_error() -> None:
         is_down = False
 
         @property
-        def model(self) -> str:
+        def model(self) -> str:  # type: ignore[override]  # a name that is asked for, as a remote model's may be
             if self.is_down:
                 raise OSError("planted key")
             return "first"

@@ -347,7 +347,9 @@ def test_a9_chunks_that_cannot_be_added_up_are_kept_without_what_does_not(
 
 
 def test_what_is_left_out_of_chunks_is_told(caplog: pytest.LogCaptureFixture) -> None:
-    gather([AIMessageChunk("It ", **costs(cost=0.5)), AIMessageChunk("is", **costs(cost=0.25))], WarnOnce())
+    gather(
+        [AIMessageChunk(content="It", **costs(cost=0.5)), AIMessageChunk(content="is", **costs(cost=0.25))], WarnOnce()
+    )
     assert "cannot be merged" in caplog.text
 
 

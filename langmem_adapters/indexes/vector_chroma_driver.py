@@ -60,7 +60,7 @@ def open_folder(folder: str) -> Any:
     replaced, this is dropped, too. Its clients and the new ones are counted together, so both end with the last one.
     """
     systems_by_name = SharedSystemClient._identifier_to_system  # noqa: SLF001 - a folder's name is its path
-    if folder in systems_by_name and _has_lost_files(systems_by_name[folder].instance(ServerAPI)):
+    if folder in systems_by_name and _has_lost_files(systems_by_name[folder].instance(cast("Any", ServerAPI))):
         del systems_by_name[folder]
     is_new = folder not in systems_by_name
     try:
