@@ -177,7 +177,7 @@ def _visible_message(message: dict[str, Any]) -> dict[str, Any]:
         for name, value in fields.items()
         if name not in _ANSWER_METADATA and (name == "content" or value not in _EMPTY_VALUES)
     }
-    return {"class": class_, **_author(fields, metadata, is_v1=is_v1), **visible}
+    return {"class": class_, **(_author(fields, metadata, is_v1=is_v1) if metadata else {}), **visible}
 
 
 def _author(fields: Mapping[str, Any], metadata: Mapping[str, Any], *, is_v1: bool) -> dict[str, Any]:
