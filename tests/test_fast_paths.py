@@ -371,5 +371,6 @@ def test_a_message_is_written_and_the_newest_are_read_in_few_calls(file: SQLiteS
     for number in range(8):
         history.add_messages(exchange(number))
     assert history.messages == [message for number in range(3, 8) for message in exchange(number)]
-    assert calls_of(partial(history.add_messages, exchange(9)[1:2])) <= 80
+    history.add_messages(exchange(8)[:1])  # makes the statement for one message
+    assert calls_of(partial(history.add_messages, exchange(8)[1:2])) <= 80
     assert calls_of(lambda: history.messages) <= 210
