@@ -7,11 +7,17 @@ import os
 import sqlite3
 from collections import Counter
 from pathlib import Path
+from typing import NamedTuple
 
 from langmem_adapters.concurrency.locks import ForkSafeLock
 
 _LOCK_FILE = "langmem.lock"
 _GONE_ERRORS = (errno.ENOENT, errno.ENOTDIR, errno.ESTALE)
+
+
+class _Lock(NamedTuple):
+    connection: sqlite3.Connection
+    opened: os.stat_result  # the file that it has open
 
 
 def acquire_folder(folder: str) -> bool:
@@ -23,9 +29,9 @@ def acquire_folder(folder: str) -> bool:
     """
     with _lock.held():
         key, file = (os.getpid(), folder), Path(folder) / _LOCK_FILE
-        if key in _connections and not is_same_file(file, _lock_files[key]):
-            _connections.pop(key).close()
-        if key not in _connections:
+        if key in _locks and not is_same_file(file, _locks[key].opened):
+            _locks.pop(key).connection.close()
+        if key not in _locks:
             # No reference is dropped in a forked child, as closing a file there would end the parent's locks.
             connection = sqlite3.connect(file, timeout=0, isolation_level=None, check_same_thread=False)
             try:
@@ -35,7 +41,7 @@ def acquire_folder(folder: str) -> bool:
                 if "locked" in str(error):
                     return False
                 raise
-            _connections[key], _lock_files[key] = connection, file.stat()
+            _locks[key] = _Lock(connection, file.stat())
         _claims[key] += 1
         return True
 
@@ -45,8 +51,8 @@ def release_folder(folder: str) -> None:
     with _lock.held():
         key = (os.getpid(), folder)
         _claims[key] -= 1
-        if not _claims[key] and key in _connections:
-            _connections.pop(key).close()
+        if not _claims[key] and key in _locks:
+            _locks.pop(key).connection.close()
 
 
 def is_same_file(file: Path, opened: os.stat_result) -> bool:
@@ -57,7 +63,6 @@ def is_same_file(file: Path, opened: os.stat_result) -> bool:
         return error.errno not in _GONE_ERRORS
 
 
-_connections: dict[tuple[int, str], sqlite3.Connection] = {}  # of the folders that a process has
-_lock_files: dict[tuple[int, str], os.stat_result] = {}  # their files, as they were opened
+_locks: dict[tuple[int, str], _Lock] = {}  # of the folders that a process has
 _claims: Counter[tuple[int, str]] = Counter()
 _lock = ForkSafeLock()
