@@ -47,8 +47,9 @@ class LongTermMemory(Shared):
 
     Messages are kept unchanged. Repeats that differ only in white space, commas, initial capitals and a final mark (but
     not "?") are one memory, with its first occurrence and the latest hundred; one from between counts as new again.
-    Search finds what users and assistants said. Tool results, system prompts and messages without text are kept, not
-    searched. Recalled messages are not kept again. Methods have async twins (``a…``). The constructor reads nothing.
+    Search finds what users and assistants said. Tool results, system prompts, messages without text and what an agent's
+    harness added (LangChain's ``lc_source``) are kept, not searched. Recalled messages are not kept again. Methods have
+    async twins (``a…``). The constructor reads nothing.
 
     Args:
         store: Where the memories are kept: the only truth.

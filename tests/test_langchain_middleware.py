@@ -334,7 +334,7 @@ def test_what_is_recalled_is_never_shown_as_a_message_too_whatever_the_budget(bu
 def test_beside_the_memory_that_there_is_room_for_the_latest_exchange_is_whole(owner: SystemMessage | None) -> None:
     asked = Message(role="user", content="Where is my bike? " * 40)
     for budget in range(200, 320):
-        prompt = PromptBudget([asked], owner, memory_k=9, max_tokens=budget, counter=approximate_tokens)
+        prompt = PromptBudget([asked], None, owner, memory_k=9, max_tokens=budget, counter=approximate_tokens)
         if section := memory_section("bike " * 50, [], prompt.memory_tokens, approximate_tokens):
             assert prompt.messages_for(with_section(owner, section)) == [asked]
 
@@ -344,7 +344,7 @@ def test_instructions_that_take_the_whole_budget_do_not_lift_it(role: str) -> No
     lead = Message(role=role, content="Be brief.")
     asked = [Message(role="user", content=f"Where is my bike? {n}") for n in range(5)]
     budget = message_tokens(lead, approximate_tokens)
-    prompt = PromptBudget([lead, *asked], None, memory_k=9, max_tokens=budget, counter=approximate_tokens)
+    prompt = PromptBudget([lead, *asked], None, None, memory_k=9, max_tokens=budget, counter=approximate_tokens)
     shown = prompt.messages_for(None)
     assert shown[0] == lead
     assert len(shown) == 2  # the last question, cut to what fits

@@ -7,7 +7,7 @@ a fixed table, never by a name in stored data.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeVar, cast
 
 from langchain_core.messages import (
@@ -27,7 +27,7 @@ from langmem_adapters.conversation.turn import INTERRUPTED
 from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.langchain.rebuild import message_from_data
 from langmem_adapters.model import Message, MessageData, Summary, ToolCall
-from langmem_adapters.recall.memories import RECALLED
+from langmem_adapters.recall.memories import NOTIFICATION, RECALLED
 from langmem_adapters.validation import invalid_fields
 from langmem_adapters.warn_once import warn_of_damage
 
@@ -113,18 +113,24 @@ def _message_fields(message: BaseMessage) -> dict[str, Any]:
     if (name := values["name"]) is not None:
         fields["name"] = name
     if kind == "ai" and (calls := values["tool_calls"]):
-        try:
-            fields["tool_calls"] = list(map(_without_type, calls))
-        except TypeError:
-            raise _wrong_types(message, "tool_calls") from None
+        fields["tool_calls"] = _calls_without_type(message, calls)
     elif kind == "tool":
         fields["tool_call_id"] = values["tool_call_id"]
+    elif kind == "human" and is_notification(message):
+        fields["metadata"] = {NOTIFICATION: True}
     host = _host_fields(message, kind)
     if kind == "chat" and role in _KIND_OF_ROLE:  # otherwise the role says it
         host["type"] = kind
     if host:
         fields["host"] = {_HOST_NAME: host}
     return fields
+
+
+def _calls_without_type(message: BaseMessage, calls: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    try:
+        return list(map(_without_type, calls))
+    except TypeError:
+        raise _wrong_types(message, "tool_calls") from None
 
 
 def _without_type(call: Mapping[str, Any]) -> dict[str, Any]:
@@ -137,6 +143,12 @@ def role_of(message: BaseMessage) -> str:
     """The role in the terms of every framework; a developer message has the role "system" here."""
     kind = _KIND_OF_CLASS.get(type(message)) or _nearest_kind(message)
     return _ROLE_OF_KIND.get(kind) or _chat_role(message)
+
+
+def is_notification(message: BaseMessage) -> bool:
+    """Whether a middleware or an agent's harness says that it added this message, such as a skill or a task's news."""
+    arguments: Any = message.additional_kwargs
+    return isinstance(arguments, dict) and isinstance(arguments.get("lc_source"), str)
 
 
 def _is_from_developer(message: BaseMessage) -> bool:

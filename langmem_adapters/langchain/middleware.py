@@ -291,7 +291,7 @@ class BrainMemoryMiddleware(AgentMiddleware[Any, Any, Any], Shared):
         question = question_message.text if question_message else latest_question_text(thread)
         shown = with_question(thread[:] if conversation is None else conversation, question_message)
         budget = PromptBudget(
-            shown, system, memory_k=self._memory_k, max_tokens=self._max_tokens, counter=self._counter
+            shown, question_message, system, memory_k=self._memory_k, max_tokens=self._max_tokens, counter=self._counter
         )
         memories = yield from self._recall(brain, question, budget.messages_for(system, budget.memory_tokens))
         system, visible = self._with_memories(budget, system, context.summary, memories)

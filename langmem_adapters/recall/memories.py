@@ -22,6 +22,9 @@ from langmem_adapters.warn_once import warn_of_damage
 RECALLED = "recalled"
 """Key in a message's metadata: set on memories recalled into a prompt, so that they are never stored again."""
 
+NOTIFICATION = "notification"
+"""Key in a message's metadata: set on what an agent's harness added as the user's, so that it is kept, not searched."""
+
 _MAX_LATER_OCCURRENCES = 100  # occurrences kept, beside the first
 SPEAKERS = ("user", "assistant")
 """The roles of those whose messages can be found."""
@@ -64,9 +67,11 @@ class MemoryReader:
         It has the session and time of the first occurrence, and names the other sessions in which it was said again.
         """
         memory = self.memory(id_, data)
-        if memory is None or memory.message.role not in SPEAKERS:
+        if memory is None:
             return None
         message = memory.message
+        if message.role not in SPEAKERS or message.metadata.get(NOTIFICATION):
+            return None
         first = memory.occurrences[0] if memory.occurrences else Occurrence()
         sessions = dict.fromkeys(occurrence.session for occurrence in memory.occurrences)
         return Document(

@@ -10,7 +10,7 @@ from langmem_adapters.flow import Flow, run
 from langmem_adapters.language.questions import may_go_on, separate_questions, subject_of
 from langmem_adapters.model import Message
 from langmem_adapters.protocols import Position
-from langmem_adapters.recall.memories import RECALLED
+from langmem_adapters.recall.memories import NOTIFICATION, RECALLED
 from langmem_adapters.recall.question_search import QuestionSearch
 from langmem_adapters.recall.vectors import VectorRecall
 from langmem_adapters.records.filtering import FilteredReader
@@ -25,7 +25,8 @@ def queries_of(text: str, conversation: Sequence[Message]) -> list[str]:
     """What a text asks, one by one. It goes on with what the user has said before, not with what was recalled."""
     if not may_go_on(text):
         return separate_questions(text)
-    asked = (said for said in reversed(conversation) if said.role == "user" and not said.metadata.get(RECALLED))
+    said_by_user = (said for said in reversed(conversation) if said.role == "user")
+    asked = (said for said in said_by_user if not (said.metadata.get(RECALLED) or said.metadata.get(NOTIFICATION)))
     return separate_questions(text, subject_of(said.text for said in asked if said.text != text))
 
 

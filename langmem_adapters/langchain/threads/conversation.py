@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import dropwhile, takewhile
+from itertools import chain, dropwhile, filterfalse, takewhile
 
 from langchain_core.messages import BaseMessage
 
@@ -11,7 +11,7 @@ from langmem_adapters.brain import BrainMemory
 from langmem_adapters.conversation.session import Context
 from langmem_adapters.conversation.stored_summary import last_covered_id
 from langmem_adapters.flow import Flow
-from langmem_adapters.langchain.convert import role_of
+from langmem_adapters.langchain.convert import is_notification, role_of
 from langmem_adapters.langchain.threads.exchanges import instruction_count, is_dialogue
 from langmem_adapters.langchain.threads.overlap import merge, shared_positions
 from langmem_adapters.langchain.threads.recording import (
@@ -89,8 +89,10 @@ def _lacking_messages(brain: BrainMemory, older: list[Message], conversation: Se
 
 
 def latest_question(run_messages: Sequence[BaseMessage]) -> Message | None:
-    """The newest question of a run."""
-    return next((to_message_leniently(m) for m in reversed(run_messages) if role_of(m) == "user"), None)
+    """The newest question of a run; what an agent's harness has added since is none, unless nobody asked anything."""
+    asked = [message for message in reversed(run_messages) if role_of(message) == "user"]
+    newest = next(chain(filterfalse(is_notification, asked), asked), None)
+    return None if newest is None else to_message_leniently(newest)
 
 
 def latest_question_text(messages: Sequence[Message]) -> str:

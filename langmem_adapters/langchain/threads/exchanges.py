@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import takewhile
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
+from langmem_adapters.conversation.stored_summary import unspaced_text
 from langmem_adapters.longterm import RECALLED
 from langmem_adapters.model import Message
+from langmem_adapters.recall.memories import NOTIFICATION
 from langmem_adapters.text import INSTRUCTION_ROLES
 
 TextOf: TypeAlias = Callable[[Message], str]
@@ -91,14 +93,26 @@ def instruction_count(messages: Sequence[Message]) -> int:
     return next((n for n, message in enumerate(messages) if message.role not in INSTRUCTION_ROLES), len(messages))
 
 
-def split_exchanges(messages: Sequence[Message], text_of: TextOf) -> list[Exchange]:
-    """The exchanges of a conversation, without instructions, summaries and recalled memories."""
+def split_both(
+    history: Sequence[Message], thread: Sequence[Message], text_of: TextOf
+) -> tuple[list[Exchange], list[Exchange]]:
+    """The exchanges of a history and of a thread, without instructions, summaries and recalled memories.
+
+    What an agent's harness added is no question, not even where a client sends it back as a user's message.
+    """
+    added = {unspaced_text(message) for message in history if message.metadata.get(NOTIFICATION)}
+    added.update(text_of(message) for message in thread if message.metadata.get(NOTIFICATION))
+    return _split_exchanges(history, unspaced_text, added), _split_exchanges(thread, text_of, added)
+
+
+def _split_exchanges(messages: Sequence[Message], text_of: TextOf, added: Collection[str]) -> list[Exchange]:
     exchanges: list[Exchange] = []
     for position, message in enumerate(messages):
         if is_dialogue(message):
             text = text_of(message)
-            if message.role == "user" or not exchanges:
-                exchanges.append(Exchange(text if message.role == "user" else None))
+            is_question = message.role == "user" and text not in added
+            if is_question or not exchanges:
+                exchanges.append(Exchange(text if is_question else None))
             exchanges[-1].add(position, message, text)
     return exchanges
 

@@ -17,7 +17,7 @@ from langmem_adapters.langchain.threads.exchanges import (
     is_dialogue,
     pair_exchanges,
     position_pairs,
-    split_exchanges,
+    split_both,
 )
 from langmem_adapters.model import Message, Summary
 
@@ -43,7 +43,7 @@ def existing_count(
         text_of: Gives the text of the thread's messages, if a store keeps other words than it is given.
     """
     covered = _summarized_count(thread, summary, text_of)
-    old_exchanges, exchanges = split_exchanges(history, unspaced_text), split_exchanges(thread, text_of)
+    old_exchanges, exchanges = split_both(history, thread, text_of)
     pairs = pair_exchanges(old_exchanges, exchanges, by)
     if not pairs:
         return covered
@@ -89,7 +89,7 @@ def _shared_exchanges(
 ) -> ExchangePairs:
     if not thread:  # as when a client sends only what is new: the whole history need not be split
         return []
-    return pair_exchanges(split_exchanges(history, unspaced_text), split_exchanges(thread, text_of), by)
+    return pair_exchanges(*split_both(history, thread, text_of), by)
 
 
 def _positions_in_both(pairs: ExchangePairs) -> Iterator[tuple[int, int]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from langchain_core.messages import SystemMessage
 
@@ -29,6 +30,7 @@ class PromptBudget:
 
     Args:
         conversation: All that could be shown, oldest first.
+        question: The run's question, which is always shown; None: the latest one is.
         memory_k: How many messages at most.
         max_tokens: Tokens of system message, memory and messages together; None: no limit.
     """
@@ -36,6 +38,7 @@ class PromptBudget:
     def __init__(
         self,
         conversation: Sequence[Message],
+        question: Message | None,
         system: SystemMessage | None,
         *,
         memory_k: int,
@@ -47,6 +50,8 @@ class PromptBudget:
         self._conversation = list(conversation[lead_length:])
         self._memory_k = memory_k
         self._counter = counter
+        question_id = question.id if question else ""
+        self._question = next((m for m in self._conversation if question_id and m.id == question_id), None)
         self._max_tokens = None if max_tokens is None else max_tokens - self._tokens(self._instructions)
         self.memory_tokens: int = self._memory_budget(system)
 
@@ -55,7 +60,7 @@ class PromptBudget:
         if self._max_tokens is None:
             return _MAX_MEMORY_TOKENS
         available = self._max_tokens - self._tokens([to_message(system) if system else Message(role="")])
-        return max(0, min(_MAX_MEMORY_TOKENS, available // 3, available - self._tokens(window(self._conversation, 1))))
+        return max(0, min(_MAX_MEMORY_TOKENS, available // 3, available - self._tokens(self._newest(1))))
 
     def _tokens(self, messages: Sequence[Message]) -> int:
         return sum(message_tokens(message, self._counter) for message in messages)
@@ -66,7 +71,16 @@ class PromptBudget:
         if self._max_tokens is not None:
             system_tokens = self._tokens([to_message(system)]) if system else 0
             limit = max(self._max_tokens - memory_tokens - system_tokens, 1)
-        return self._instructions + window(self._conversation, self._memory_k, max_tokens=limit, counter=self._counter)
+        return self._instructions + self._newest(self._memory_k, limit)
+
+    def _newest(self, k: int, max_tokens: int | None = None) -> list[Message]:
+        """The window of the conversation, with the run's question even if a harness added much after it."""
+        fit = partial(window, self._conversation, counter=self._counter)
+        newest, question = fit(k, max_tokens=max_tokens), self._question
+        if question is None or any(message.id == question.id for message in newest):
+            return newest
+        remaining = None if max_tokens is None else max(max_tokens - self._tokens([question]), 1)
+        return [question, *fit(max(k - 1, 1), max_tokens=remaining)]
 
 
 def memory_section(summary: str, recalled: Sequence[Recalled], max_tokens: int, counter: TokenCounter) -> str:
