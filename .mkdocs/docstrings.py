@@ -34,6 +34,12 @@ class Docstrings(griffe.Extension):
             text = _PARAMETERS.sub(_one_by_one, text)
             obj.docstring.value = _ROLE.sub(lambda role: _link(role, obj), text)
 
+    def on_function(self, *, func: griffe.Function, **_: Any) -> None:
+        """Say what a method made blocking gives to those who call it, and not that it is a flow."""
+        is_blocking = any(decorator.callable_path.endswith(".blocking") for decorator in func.decorators)
+        if is_blocking and isinstance(func.returns, griffe.ExprSubscript):
+            func.returns = func.returns.slice
+
 
 def _classes(parent: griffe.Module | griffe.Class) -> Iterator[griffe.Class]:
     for member in parent.members.values():

@@ -9,7 +9,7 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.embedding_calls import Calls, calls_of, is_rate_limit, model_name_of
@@ -23,7 +23,10 @@ from langmem_adapters.sharing import SharedByCopies
 from langmem_adapters.text import replace_surrogates
 from langmem_adapters.validation import check_count, check_text, checked_list
 
-Vector: TypeAlias = "array[float]"
+if TYPE_CHECKING:
+    Vector: TypeAlias = array[float]
+else:
+    Vector = array  # Python 3.10 and 3.11 have no array[float], and tools that read annotations would fail
 """A unit vector of 32-bit floats (``array('f')``); empty if a text has no vector."""
 
 

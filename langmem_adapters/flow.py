@@ -12,13 +12,15 @@ import asyncio
 import contextvars
 import functools
 import inspect
+import re
 import types
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from itertools import islice
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast, overload
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast, get_args, get_origin, overload
 
+from langmem_adapters.annotations import annotations_of
 from langmem_adapters.concurrency.background import submit
 from langmem_adapters.concurrency.workers import MAX_BATCH, Answer, Flow, Pipeline, Step, abandon, ask, start
 from langmem_adapters.errors import ConfigurationError
@@ -44,6 +46,8 @@ __all__ = [
 S = TypeVar("S")
 T = TypeVar("T")
 P = ParamSpec("P")
+
+_FLOW_PATTERN = re.compile(r"(?:\w+\.)*Flow\[(.+)\]", re.DOTALL)
 
 
 @overload
@@ -148,6 +152,8 @@ def is_coroutine(value: object) -> bool:
 
 def blocking(flow: Callable[Concatenate[S, P], Flow[T]]) -> Callable[Concatenate[S, P], T]:
     """Turn a flow method into a blocking method. When :func:`step` asks for it, it becomes a part of that flow."""
+    annotations = annotations_of(flow)  # of the flow itself too, since help() and inspect read them there
+    flow.__annotations__ = annotations | {"return": _result_of(annotations.get("return", Any))}
 
     @functools.wraps(flow)
     def method(self: S, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -155,6 +161,13 @@ def blocking(flow: Callable[Concatenate[S, P], Flow[T]]) -> Callable[Concatenate
 
     method.__flow__ = flow  # type: ignore[attr-defined]
     return cast("Callable[Concatenate[S, P], T]", method)
+
+
+def _result_of(annotation: Any) -> Any:
+    """What a flow with this annotation returns in the end."""
+    if isinstance(annotation, str):
+        return _FLOW_PATTERN.sub(r"\1", annotation)
+    return get_args(annotation)[-1] if get_origin(annotation) is Generator else annotation
 
 
 def gather(flows: Iterable[Flow[T]], *, at_once: int = MAX_BATCH) -> Flow[list[T]]:

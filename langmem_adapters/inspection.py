@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 from langmem_adapters.errors import StoreError
 from langmem_adapters.keys import Namespace
@@ -64,6 +64,7 @@ class Dates(NamedTuple):
     expires_in: float | None
 
 
+@runtime_checkable
 class Maintained(Protocol):
     """Optional methods of a store, beside :class:`~langmem_adapters.protocols.Store`; it may have any of them."""
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from itertools import takewhile
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from pydantic import BaseModel, Field, ValidationError
 
@@ -39,6 +39,7 @@ _MEMORY_FIELDS = {"history", "knowledge", "historical_summary", "solution"}
 _log = logging.getLogger("langmem_adapters")
 
 
+@runtime_checkable
 class _Session(Protocol):
     @property
     def store(self) -> Store: ...

@@ -7,7 +7,7 @@ import inspect
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from langmem_adapters.annotations import signature_of
 from langmem_adapters.errors import ConfigurationError, MissingDependency
@@ -16,6 +16,7 @@ from langmem_adapters.validation import check_sync_function
 __all__ = ["Bar", "Progress", "Tasks", "advancing"]
 
 
+@runtime_checkable
 class Bar(Protocol):
     """A progress bar, such as ``tqdm.tqdm`` makes."""
 
@@ -26,6 +27,7 @@ class Bar(Protocol):
         """End it."""
 
 
+@runtime_checkable
 class Tasks(Protocol):
     """A display of several tasks, such as ``rich.progress.Progress``."""
 

@@ -10,9 +10,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cache, lru_cache
 from numbers import Integral
-from typing import Any, TypedDict, TypeVar
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
+from typing_extensions import TypedDict
 
 from langmem_adapters.errors import ConfigurationError, LangmemError, SerializationError
 from langmem_adapters.flow import is_coroutine

@@ -242,6 +242,9 @@ def test_the_docstrings_are_read_as_they_are_meant(site: Path) -> None:
     assert not re.search(r"<code>\w+, \w+", html)  # parameters that share a description have types of their own
     assert re.search(r'class="autorefs[^>]* href="#langmem_adapters\.BrainMemory\.add_talk"><code>add_talk', html)
     assert "add_flow" not in html
+    sealing = re.sub("<[^>]*>", "", (site / "reference" / "modules.html").read_text())
+    assert "guard: " in sealing
+    assert "Flow[Page]" not in sealing
 
 
 def test_the_site_fetches_nothing(site: Path) -> None:

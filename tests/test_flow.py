@@ -7,6 +7,7 @@ import contextvars
 import functools
 import gc
 import importlib
+import inspect
 import itertools
 import os
 import subprocess
@@ -17,7 +18,7 @@ import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 
@@ -26,7 +27,10 @@ from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.flow import Flow, arun, blocking, run, step
 from langmem_adapters.longterm import LongTermMemory
 from langmem_adapters.model import Message
+from langmem_adapters.protocols import Page
+from langmem_adapters.sealing import SealedStore
 from langmem_adapters.stores.memory import MemoryStore
+from langmem_adapters.stores.redis import RedisStore
 from tests.faults import Slow
 from tests.loops import ticking
 from tests.waiting import auntil
@@ -321,6 +325,20 @@ def test_a_blocking_method_that_a_flow_asks_for_is_a_part_of_it() -> None:
     flow = step(_Doubling().twice, 3)
     assert next(flow).call() == 6  # its own first question, not all of it
     assert flow.send(6).call() == 12
+
+
+def test_a_blocking_method_says_what_it_gives() -> None:
+    """What help() shows, and what a tool that reads annotations goes by."""
+
+    def read(_: object) -> Flow[list[int]]:
+        yield from ()
+        return []
+
+    read.__annotations__["return"] = Flow[list[int]]  # as in a module that reads annotations at once
+    methods = (_Doubling.twice, int), (blocking(read), list[int]), (RedisStore.scan, Page), (SealedStore.scan, Page)
+    for method, given in methods:
+        assert inspect.signature(method, eval_str=True).return_annotation == given
+        assert get_type_hints(method)["return"] == given
 
 
 async def test_what_wraps_a_blocking_method_is_called_by_a_flow_too() -> None:

@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable
 from contextlib import aclosing, closing
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, get_args, get_type_hints
 
 import pytest
 from langchain_core.language_models import FakeListChatModel, LanguageModelInput
@@ -19,19 +19,23 @@ from langchain_core.messages import AIMessage
 from langchain_core.runnables import Runnable
 from llama_index.core.base.llms.types import ChatMessage, ChatResponse, CompletionResponse
 from llama_index.core.llms import MockLLM
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, validate_call
 from typing_extensions import assert_type
 
 import langmem_adapters
 import langmem_adapters.langchain
 from langmem_adapters import *  # noqa: F403 - what is tested
 from langmem_adapters.evaluation import read_questions
-from langmem_adapters.experience import ContextBuilder, Judge, Scorer, Serializer, read_metagpt_pool
+from langmem_adapters.experience import CachedFunction, ContextBuilder, Judge, Scorer, Serializer, read_metagpt_pool
 from langmem_adapters.importing import read_transcripts
+from langmem_adapters.inspection import Maintained
 from langmem_adapters.langchain import *  # noqa: F403 - what is tested
 from langmem_adapters.langgraph import ExperienceNodeCache
-from langmem_adapters.llamaindex import CachedLLM, LongTermMemoryBlock
+from langmem_adapters.llamaindex import CachedLLM, LongTermMemoryBlock, NodeVectors
 from langmem_adapters.llamaindex.memory import _Settings
+from langmem_adapters.metagpt import to_metagpt
+from langmem_adapters.progress import Bar, Tasks
+from langmem_adapters.protocols import Index, Store
 from langmem_adapters.replay.runner import recorded_sessions
 from langmem_adapters.sealing import BindingCodec, Codec
 from langmem_adapters.stores.memory import MemoryStore
@@ -141,3 +145,32 @@ def test_a_class_of_ones_own_may_call_its_arguments_as_it_likes(method: Any) -> 
     """As MetaGPT's serializers do: some type checkers hold a class to all names of a protocol that may be used."""
     _, *parameters = inspect.signature(method).parameters.values()
     assert {parameter.kind for parameter in parameters} == {inspect.Parameter.POSITIONAL_ONLY}
+
+
+@pytest.mark.parametrize(
+    "protocol",
+    [
+        *(Bar, Tasks, Scorer, Judge, ContextBuilder, Serializer, Codec, BindingCodec, CachedFunction),
+        *(Store, Index, Maintained),
+    ],
+)
+def test_a_model_of_ones_own_may_have_a_field_of_each_protocol(protocol: Any) -> None:
+    """Pydantic asks whether a value is one, as it does for every class that it does not know."""
+    adapter: TypeAdapter[Any] = TypeAdapter(protocol, config=ConfigDict(arbitrary_types_allowed=True))
+    with pytest.raises(ValidationError):
+        adapter.validate_python(object())
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        langmem_adapters.open_vectors,
+        *(langmem_adapters.BrainMemory.add_talk, langmem_adapters.BrainMemory.add_answer),
+        *(langmem_adapters.Embedder.query, langmem_adapters.Embedder.atexts, NodeVectors.nearest, NodeVectors.cosines),
+        *(langmem_adapters.LongTermMemory.rebuild, langmem_adapters.Sessions.import_, to_metagpt),
+    ],
+)
+def test_tools_that_read_annotations_understand_them(function: Callable[..., Any]) -> None:
+    inspect.signature(function, eval_str=True)
+    get_type_hints(function)
+    validate_call(config=ConfigDict(arbitrary_types_allowed=True))(function)

@@ -27,7 +27,7 @@ _log = logging.getLogger("langmem_adapters")
 MAX_BATCH = 64
 """The most questions in one exchange; so many are sent without waiting for more."""
 
-Answer: TypeAlias = "tuple[Any, BaseException | None]"
+Answer: TypeAlias = tuple[Any, BaseException | None]
 """The result of a question, or the error that it raised."""
 
 

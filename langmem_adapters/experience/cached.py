@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, Protocol, TypeVar, overload, runtime_checkable
 
 from langmem_adapters import views
 from langmem_adapters.errors import ConfigurationError
@@ -99,6 +99,7 @@ class _Method(Protocol[S_contra, Q, R_co]):
     def __call__(self, instance: S_contra, /, *args: Q.args, **kwargs: Q.kwargs) -> R_co: ...
 
 
+@runtime_checkable
 class CachedFunction(Protocol[P, R_co]):
     """A decorated function, for type checkers; at run time it is a plain function or a coroutine function."""
 

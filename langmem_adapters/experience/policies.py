@@ -24,6 +24,7 @@ _asked: ContextVar[tuple[list[object], ...]] = ContextVar("langmem_asked", defau
 _ASYNC_ERROR = "a policy that is a coroutine function goes with async functions only"
 
 
+@runtime_checkable
 class Scorer(Protocol):
     """Says how good a response to a request is; may be a coroutine function."""
 
@@ -31,6 +32,7 @@ class Scorer(Protocol):
         """Return a Score, or a whole number from 1 to 10."""
 
 
+@runtime_checkable
 class Judge(Protocol):
     """Says whether an experience may be served for a request; may be a coroutine function."""
 
@@ -38,6 +40,7 @@ class Judge(Protocol):
         """Return True or False."""
 
 
+@runtime_checkable
 class ContextBuilder(Protocol):
     """Puts experiences into a copy of a request; may be a coroutine function. It must not change its argument."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from langmem_adapters.concurrency.breaker import PATIENCE_SECONDS
 from langmem_adapters.concurrency.forks import no_fork
@@ -12,13 +12,11 @@ from langmem_adapters.embedding import Embedder
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.files.urls import SERVER_SCHEMES, anchored_url, database_of, default_url, file_of
 from langmem_adapters.indexes.lexical import LexicalIndex
+from langmem_adapters.indexes.vector import VectorIndex, Vectors
 from langmem_adapters.keys import fingerprint
 from langmem_adapters.lru import LRU
 from langmem_adapters.protocols import Index, Store
 from langmem_adapters.validation import check_text
-
-if TYPE_CHECKING:
-    from langmem_adapters.indexes.vector import VectorIndex, Vectors
 
 __all__ = [
     "cache_index",
@@ -67,8 +65,6 @@ def open_vectors(url: Any, embedder: Any) -> VectorIndex:
     >>> open_vectors("memory:", Embedder(lambda texts: [[1.0] for text in texts], name="ones"))
     VectorIndex(SQLiteVectors(':memory:'), Embedder('ones'))
     """
-    from langmem_adapters.indexes.vector import VectorIndex, Vectors  # noqa: PLC0415 - few need it
-
     backend = default_url() if url is None else url
     return VectorIndex(backend if isinstance(backend, Vectors) else _make_vectors(backend), embedder)
 
@@ -122,8 +118,6 @@ def shared_vectors(url: str | None, embedder: Any, timeout: float | None = None)
     It asks only this embedder: another one of the same name may belong to another account, so it embeds its own texts,
     though the vectors of both are kept in one place.
     """
-    from langmem_adapters.indexes.vector import VectorIndex  # noqa: PLC0415 - few need it
-
     backend_key = _shared_key(url, timeout)
     key = (*backend_key, id(embedder))
     with no_fork, _lock.held():

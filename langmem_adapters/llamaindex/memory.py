@@ -8,13 +8,13 @@ import uuid
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from functools import lru_cache, partial
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal
 
 from llama_index.core.base.llms.types import ChatMessage, MessageRole, TextBlock
 from llama_index.core.memory import BaseMemoryBlock
 from llama_index.core.utils import get_tokenizer
 from pydantic import Field, PrivateAttr, SerializerFunctionWrapHandler, model_serializer
-from typing_extensions import Self, Unpack
+from typing_extensions import Self, TypedDict, Unpack
 
 from langmem_adapters.concurrency.counts import Counts
 from langmem_adapters.errors import ConfigurationError, LangmemError, SerializationError
