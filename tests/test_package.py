@@ -104,6 +104,15 @@ def test_k1_nothing_heavy_is_loaded_before_it_is_asked_for(code: str) -> None:
     assert not loaded & {*HOSTS, "IPython", "matplotlib", "numpy", "pandas", "tqdm"}
 
 
+def test_the_verifier_is_loaded_by_those_alone_who_serve_by_meaning() -> None:
+    """It takes longer to load than the rest of the cache; and with it the command line, which never asks it."""
+    verifier = "langmem_adapters.experience.verifier.verifier"
+    loaded = (
+        f"import sys, langmem_adapters.settings, langmem_adapters.langchain.cache\nprint({verifier!r} in sys.modules)"
+    )
+    assert python(loaded) == "False"
+
+
 @pytest.mark.parametrize("part", ["brain", "experience", "settings", "replay"])
 def test_an_interpreter_in_dev_mode_ends_well(part: str) -> None:
     """What a module keeps is let go of at last, in an order in which objects of pydantic's own have crashed."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from langmem_adapters.experience.cached import CachedFunction, FunctionCache
 from langmem_adapters.experience.contexts import as_examples, role_zero_context, simple_context
 from langmem_adapters.experience.metagpt_pools import read_metagpt_pool
@@ -27,8 +29,12 @@ from langmem_adapters.experience.serializers import (
     TextSerializer,
 )
 from langmem_adapters.experience.switches import bypass, refresh
-from langmem_adapters.experience.verifier.guards import GUARDS
-from langmem_adapters.experience.verifier.verifier import Verdict, Verifier
+from langmem_adapters.lazy_names import lazy_attributes
+
+if TYPE_CHECKING:
+    from langmem_adapters.experience.verifier.guards import GUARDS as GUARDS
+    from langmem_adapters.experience.verifier.verifier import Verdict as Verdict
+    from langmem_adapters.experience.verifier.verifier import Verifier as Verifier
 
 __all__ = [
     "GUARDS",
@@ -63,3 +69,8 @@ __all__ = [
     "role_zero_context",
     "simple_context",
 ]
+
+if not TYPE_CHECKING:
+    # The verifier takes longer to import than all the rest, and only serving by meaning needs it.
+    _MODULE_OF_NAME = {"GUARDS": "verifier.guards", "Verdict": "verifier.verifier", "Verifier": "verifier.verifier"}
+    __getattr__, __dir__ = lazy_attributes(globals(), _MODULE_OF_NAME)

@@ -6,7 +6,7 @@ import logging
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from langmem_adapters.codec import decode, encode
 from langmem_adapters.concurrency.counts import Counts
@@ -15,11 +15,13 @@ from langmem_adapters.concurrency.locks import ForkSafeLock
 from langmem_adapters.errors import ConfigurationError, LangmemError, SerializationError
 from langmem_adapters.experience.shelf.shelf import Shelf
 from langmem_adapters.experience.verifier.calibration import Scale, scale_flow
-from langmem_adapters.experience.verifier.verifier import Verifier
 from langmem_adapters.flow import Flow, run, step, submit
 from langmem_adapters.keys import Namespace
 from langmem_adapters.lru import LRU
 from langmem_adapters.protocols import SemanticIndex, Store
+
+if TYPE_CHECKING:
+    from langmem_adapters.experience.verifier.verifier import Verifier
 
 _MAX_OPEN_PARTITIONS = 256  # partitions that are kept open
 _log = logging.getLogger("langmem_adapters")

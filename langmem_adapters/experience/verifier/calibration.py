@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import logging
 import math
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from langmem_adapters.embedding import Embedder, cosine_of
-from langmem_adapters.experience.verifier.verifier import Verifier
 from langmem_adapters.flow import Flow, step
+
+if TYPE_CHECKING:
+    from langmem_adapters.experience.verifier.verifier import Verifier
 
 _log = logging.getLogger("langmem_adapters")
 _FAR_COSINE, _FAR_WEIGHT = 0.5, 0.2  # the weight of pairs up to this cosine: a good fit matters for near pairs

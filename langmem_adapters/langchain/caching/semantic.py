@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from langchain_core.outputs import ChatGeneration, Generation
 
+from langmem_adapters import experience
 from langmem_adapters.concurrency.counts import Counts
 from langmem_adapters.errors import ConfigurationError, SerializationError
 from langmem_adapters.experience import Judge
@@ -16,7 +17,6 @@ from langmem_adapters.experience.policies import is_asked
 from langmem_adapters.experience.pool import ExperiencePool, experience_namespace
 from langmem_adapters.experience.shelf.eviction import Evicted
 from langmem_adapters.experience.verified import Match, VerifiedAnswers
-from langmem_adapters.experience.verifier.verifier import Verifier
 from langmem_adapters.flow import Flow
 from langmem_adapters.keys import Namespace
 from langmem_adapters.langchain.caching.prompt import dumped_messages, is_human
@@ -70,7 +70,7 @@ class SemanticMode:
         embedder: Any = None,
         *,
         index: SemanticIndex | None = None,
-        verifier: Verifier | None = None,
+        verifier: experience.Verifier | None = None,
         candidates: int = 5,
         deterministic_tools: Collection[str] = (),
         judge: Judge | None = None,
@@ -79,13 +79,13 @@ class SemanticMode:
     ) -> None:
         if (embedder is None) == (index is None):
             raise ConfigurationError("give the semantic mode an embedder or an index, not both")
-        if not isinstance(verifier, Verifier | None):
+        if not isinstance(verifier, experience.Verifier | None):
             raise ConfigurationError(f"verifier is a Verifier, such as Verifier(0.9), not {verifier!r:.50}")
         check_count("candidates", candidates)
         check_function("judge", judge)
         self.embedder = embedder
         self.index = index
-        self.verifier: Verifier = verifier or Verifier()
+        self.verifier: experience.Verifier = verifier or experience.Verifier()
         self.candidates = candidates
         self._tools = DeterministicTools(deterministic_tools)
         self.judge = judge
