@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from langmem_adapters import views
 from langmem_adapters.concurrency.counts import Counts
@@ -19,6 +19,7 @@ from langmem_adapters.experience.savings import Prices, Saved, check_prices
 from langmem_adapters.experience.shelf.read_cache import ReadCache
 from langmem_adapters.experience.shelf.shelf import Shelf
 from langmem_adapters.experience.transfer import write_line
+from langmem_adapters.experience.verifier.tuning import Tuned, tune_flow
 from langmem_adapters.flow import Flow, arun, run, step
 from langmem_adapters.keys import Namespace
 from langmem_adapters.model import Experience, Scope
@@ -33,9 +34,6 @@ from langmem_adapters.validation import (
     check_text,
     checked_scope,
 )
-
-if TYPE_CHECKING:
-    from langmem_adapters.experience.verifier.tuning import Tuned
 
 _COUNT_NAMES = ("hits", "misses", "stored", "unreadable", "expired", "evicted")
 _PAGE_SIZE = 20  # lines that a worker thread reads at once
@@ -278,13 +276,13 @@ class ExperiencePool(Shared, PoolFlows):
         >>> pool.tune([("aab", "aaab", True), ("aab", "bbbb", False)]).threshold > 0.9
         True
         """
-        return run(self._tune(pairs, precision, progress))
+        return run(tune_flow(self._shelf.index, pairs, precision, progress=progress))
 
     async def atune(
         self, pairs: Sequence[tuple[str, str, bool]], *, precision: float = 0.95, progress: Progress = False
     ) -> Tuned:
         """:meth:`tune`, without blocking the event loop."""
-        return await arun(self._tune(pairs, precision, progress))
+        return await arun(tune_flow(self._shelf.index, pairs, precision, progress=progress))
 
     def at(self, tag: str | None) -> ExperiencePool:
         """The same pool under another tag; the pool itself, for its own tag or None."""
@@ -308,11 +306,6 @@ class ExperiencePool(Shared, PoolFlows):
     def saved(self, tag: str | None = None) -> Saved:
         """What the hits counted by :meth:`stats` have saved: seconds, tokens, money."""
         return Saved.of(self._counts_of(tag))
-
-    def _tune(self, pairs: Sequence[tuple[str, str, bool]], precision: float, progress: Progress) -> Flow[Tuned]:
-        from langmem_adapters.experience.verifier.tuning import tune_flow  # noqa: PLC0415 - few need the verifier
-
-        return (yield from tune_flow(self._shelf.index, pairs, precision, progress=progress))
 
     def _counts_of(self, tag: str | None) -> Counts:
         return self._counts if tag is None or tag == self.tag else self._counts_by_tag.get(tag, Counts())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from langchain_core.caches import BaseCache
 from langchain_core.messages import AIMessage, BaseMessage
@@ -19,6 +19,7 @@ from langmem_adapters.experience.background_scoring import BackgroundScoring
 from langmem_adapters.experience.functions.rules import Invocation
 from langmem_adapters.experience.single_flight.asking import CachedModel
 from langmem_adapters.experience.single_flight.tenants import Tenant, Tenants
+from langmem_adapters.experience.verifier.tuning import Tuned, tune_flow
 from langmem_adapters.flow import Flow, arun, run
 from langmem_adapters.indexes import cache_vectors
 from langmem_adapters.langchain.caching.answers import Answers, Request
@@ -35,9 +36,6 @@ from langmem_adapters.sharing import Shared
 from langmem_adapters.stores import cache_store
 from langmem_adapters.validation import check_sync_functions
 from langmem_adapters.warn_once import WarnOnce
-
-if TYPE_CHECKING:
-    from langmem_adapters.experience.verifier.tuning import Tuned
 
 
 class ExperienceCache(Shared, CachedModel, BaseCache):
@@ -297,13 +295,11 @@ class ExperienceCache(Shared, CachedModel, BaseCache):
     def _tune_threshold(
         self, pairs: Sequence[tuple[str, str, bool]], precision: float, progress: Progress
     ) -> Flow[Tuned]:
-        from langmem_adapters.experience.verifier.tuning import tune_flow  # noqa: PLC0415 - few need the verifier
-
         paraphrases = self._tenants.default.paraphrases
         if paraphrases is None:
             raise ConfigurationError("this cache has no semantic mode to tune: give it semantic=")
         verified = paraphrases.verified_answers
-        return (yield from tune_flow(verified.index, pairs, precision, verifier=verified.verifier, progress=progress))
+        return tune_flow(verified.index, pairs, precision, verifier=verified.verifier, progress=progress)
 
 
 def _semantic_index(url: str | None, store: Store | None, mode: SemanticMode) -> SemanticIndex:

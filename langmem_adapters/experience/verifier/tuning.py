@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langmem_adapters.embedding import cosine_of
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.experience.verifier.calibration import Scale, scale_flow
-from langmem_adapters.experience.verifier.verifier import Verifier
 from langmem_adapters.flow import Flow
 from langmem_adapters.progress import Progress, advancing
+
+if TYPE_CHECKING:
+    from langmem_adapters.experience.verifier.verifier import Verifier
 
 _PAGE_SIZE = 32  # pairs that are embedded at a time
 
