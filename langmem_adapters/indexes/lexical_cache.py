@@ -7,12 +7,12 @@ sees, whichever process wrote, and when.
 
 from __future__ import annotations
 
-import json
 import threading
 from array import array
 from collections.abc import Hashable
 from typing import Any, NamedTuple
 
+from langmem_adapters.codec import parse_json
 from langmem_adapters.concurrency.forks import reset_in_child
 from langmem_adapters.errors import ConfigurationError
 from langmem_adapters.lru import LRU
@@ -56,5 +56,5 @@ class Postings(NamedTuple):
 
 def parse_postings(documents: str, tf: str, length: str) -> Postings:
     """Parse postings from columns as texts: passing a row to Python takes ten times as long as finding it."""
-    columns = (json.loads(f"[{column}]") for column in (documents, tf, length))
+    columns = (parse_json(f"[{column}]") for column in (documents, tf, length))
     return Postings(*map(array, "qII", columns))
