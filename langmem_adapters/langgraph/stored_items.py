@@ -68,13 +68,22 @@ class StoredItem:
 
 def _is_valid(item: StoredItem) -> bool:
     """Whether each field has its type, and the times are valid dates."""
-    paths = item.fields if isinstance(item.fields, list) else []
-    return (
+    return (  # without a generator for the pairs, which takes as long as what it asks
         isinstance(item.value, dict)
-        and all(is_number(at) and day_of(at) for at in (item.created_at, item.updated_at))
-        and all(time is None or is_number(time) for time in (item.ttl, item.expires_at))
-        and (item.fields in (None, False, paths) and all(isinstance(path, str) for path in paths))
+        and _is_date(item.created_at)
+        and _is_date(item.updated_at)
+        and (item.ttl is None or is_number(item.ttl))
+        and (item.expires_at is None or is_number(item.expires_at))
+        and (item.fields is None or _are_paths(item.fields))
     )
+
+
+def _is_date(time: object) -> bool:
+    return is_number(time) and day_of(time) is not None
+
+
+def _are_paths(fields: object) -> bool:
+    return all(isinstance(path, str) for path in fields) if isinstance(fields, list) else fields in (None, False)
 
 
 @dataclass(frozen=True)
