@@ -2558,7 +2558,7 @@ def test_what_cannot_be_opened_again_is_pickled_without_its_cache(
 class Meeting(MockLLM):
     """Answers once two ask at the same time."""
 
-    both: ClassVar[Any] = threading.Barrier(2)
+    both: ClassVar[threading.Barrier] = threading.Barrier(2)
 
     def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
         self.both.wait(timeout=10)
