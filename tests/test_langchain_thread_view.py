@@ -22,14 +22,15 @@ from langmem_adapters.model import Message
 from tests.agents import Scripted
 
 _TEXTS = st.sampled_from(["yes", "no", "where?", ""])
-_KINDS = st.sampled_from(["user", "user", "assistant", "assistant", "tool", "system", "summary"])
+_KINDS = st.sampled_from(["user", "user", "assistant", "assistant", "tool", "system", "summary", "added"])
 
 
 def _message(n: int, kind: str, text: str) -> BaseMessage:
     if kind == "system":
         return SystemMessage(text, id=f"m{n}")
-    if kind == "summary":
-        return HumanMessage(text, id=f"m{n}", additional_kwargs={"lc_source": "summarization"})
+    if kind in {"summary", "added"}:
+        source = "summarization" if kind == "summary" else "harness"
+        return HumanMessage(text, id=f"m{n}", additional_kwargs={"lc_source": source})
     if kind == "tool":
         return ToolMessage(text, id=f"m{n}", tool_call_id=f"c{n}")
     return HumanMessage(text, id=f"m{n}") if kind == "user" else AIMessage(text, id=f"m{n}")

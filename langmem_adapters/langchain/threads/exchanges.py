@@ -100,17 +100,19 @@ def split_both(
 
     What an agent's harness added is no question, not even where a client sends it back as a user's message.
     """
-    added = {unspaced_text(message) for message in history if message.metadata.get(NOTIFICATION)}
-    added.update(text_of(message) for message in thread if message.metadata.get(NOTIFICATION))
-    return _split_exchanges(history, unspaced_text, added), _split_exchanges(thread, text_of, added)
+    added, asked = set[str](), set[str]()
+    for message in filter(is_dialogue, history):
+        if message.role == "user":
+            (added if message.metadata.get(NOTIFICATION) else asked).add(unspaced_text(message))
+    return _split_exchanges(history, unspaced_text), _split_exchanges(thread, text_of, added - asked)
 
 
-def _split_exchanges(messages: Sequence[Message], text_of: TextOf, added: Collection[str]) -> list[Exchange]:
+def _split_exchanges(messages: Sequence[Message], text_of: TextOf, added: Collection[str] = ()) -> list[Exchange]:
     exchanges: list[Exchange] = []
     for position, message in enumerate(messages):
         if is_dialogue(message):
             text = text_of(message)
-            is_question = message.role == "user" and text not in added
+            is_question = message.role == "user" and not message.metadata.get(NOTIFICATION) and text not in added
             if is_question or not exchanges:
                 exchanges.append(Exchange(text if is_question else None))
             exchanges[-1].add(position, message, text)

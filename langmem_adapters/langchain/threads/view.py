@@ -10,7 +10,7 @@ from langchain_core.messages import BaseMessage, convert_to_messages
 
 from langmem_adapters.conversation.stored_summary import unspaced_text
 from langmem_adapters.keys import fingerprint
-from langmem_adapters.langchain.convert import role_of
+from langmem_adapters.langchain.convert import is_notification, role_of
 from langmem_adapters.langchain.threads.exchanges import TextOf, is_summary_or_recalled
 from langmem_adapters.langchain.threads.storable import to_message_leniently
 from langmem_adapters.model import Message
@@ -104,7 +104,8 @@ class Thread(Sequence[Message]):
         count = self.count_through(first_id) if first_id else None
         if count is None or count > start or not self._is_dialogue_at(count - 1):
             return 0
-        return count - 1 if role_of(self._messages[count - 1]) == "user" else 0
+        first = self._messages[count - 1]
+        return count - 1 if role_of(first) == "user" and not is_notification(first) else 0
 
     def _message_at(self, n: int) -> BaseMessage:
         """A message, with an id: if it lacks one, all that lack one are given theirs, once."""
