@@ -47,6 +47,18 @@ def with_lost_messages(state: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**state, "messages": merge_run_messages(state[UNRECORDED_KEY], current), UNRECORDED_KEY: []}
 
 
+def handed_over(new: Sequence[Message], *, follows_session: bool) -> list[Message]:
+    """The newest question and what follows it, as far as the models of other agents have seen it.
+
+    An agent that hands over ends without recording its run, and the next one may summarize it at once. If the new
+    messages of the thread follow what the session has, those of earlier runs that failed belong to it, too.
+    """
+    question = max((n for n, message in enumerate(new) if message.role == "user" and is_dialogue(message)), default=0)
+    seen_count = max((n + 1 for n, message in enumerate(new) if message.role == "assistant"), default=0)
+    first = 0 if follows_session else question
+    return [message for message in new[first : max(question, seen_count)] if is_dialogue(message)]
+
+
 def merge_run_messages(earlier: Sequence[M], current: Sequence[M]) -> list[M]:
     """What a run has said before and what its thread says now: each message once, in the form that it has now.
 
