@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import pytest
 from langchain.agents import create_agent
-from langchain.agents.middleware import before_model
+from langchain.agents.middleware import SummarizationMiddleware, before_model
 from langchain.tools import InjectedState
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.tools import InjectedToolCallId, tool
@@ -62,6 +62,41 @@ def test_what_agents_say_at_once_is_shown_once_and_in_the_order_of_the_thread(an
         assert texts(writer.seen[-1]) == thread[:-1]
     assert said(ours)[:4] == ["q1", "b on q1", "a on q1", "w on b on q1"]
     assert sorted(said(ours)) == sorted(thread)
+
+
+@pytest.mark.parametrize("has_own_thread", [True, False])
+def test_a_question_is_kept_though_the_agent_that_it_was_handed_over_to_summarizes_it_at_once(
+    any_store: Store, *, has_own_thread: bool
+) -> None:
+    ours = BrainMemoryMiddleware(store=any_store, on_error="raise")
+
+    @tool
+    def hand_over(
+        state: Annotated[Any, InjectedState], tool_call_id: Annotated[str, InjectedToolCallId]
+    ) -> Command[Any]:
+        """Let the expert go on."""
+        done = ToolMessage("handed over", tool_call_id=tool_call_id)
+        return Command(goto="expert", graph=Command.PARENT, update={"messages": [*state["messages"], done]})
+
+    def calls(messages: list[BaseMessage]) -> AIMessage:
+        if messages[-1].text == "fail":
+            raise ConnectionError
+        call = {"name": "hand_over", "args": {}, "id": f"call-{messages[-1].text}"}
+        return AIMessage(f"on with {messages[-1].text}", tool_calls=[call])
+
+    small = Scripted(answer=lambda _: AIMessage("in short"))
+    summarization: Any = SummarizationMiddleware(small, trigger=("messages", 2), keep=("messages", 2))
+    expert: Any = create_agent(says("expert"), middleware=[ours, summarization], checkpointer=has_own_thread or None)
+    graph: Any = StateGraph(MessagesState)
+    graph.add_node("front", create_agent(Scripted(answer=calls), [hand_over], middleware=[ours]))
+    graph.add_node("expert", expert)
+    compiled = graph.add_edge(START, "front").compile(checkpointer=InMemorySaver())
+    ask(compiled, "q1")
+    with pytest.raises(ConnectionError):
+        ask(compiled, "fail")
+    ask(compiled, "q2")
+    turns = [[question, f"on with {question}", "handed over", "expert on handed over"] for question in ("q1", "q2")]
+    assert said(ours) == [*turns[0], "fail", *turns[1]]
 
 
 def test_what_a_supervisor_says_again_within_a_turn_is_kept_again() -> None:

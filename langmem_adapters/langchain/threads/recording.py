@@ -22,6 +22,7 @@ from langmem_adapters.langchain.threads.run_messages import (
     SENT_KEY,
     THREAD_KEY,
     UNRECORDED_KEY,
+    handed_over,
     mark_changed_questions,
     merge_run_messages,
     sent_fingerprints,
@@ -54,6 +55,7 @@ def initial_state_update(brain: BrainMemory, thread: Thread, context: Context) -
     start = yield from count_recorded_at_start(brain, thread, context)
     last_recorded_id = thread[start - 1].id if start else ""
     new = thread[start:]
+    handed = handed_over(new, follows_session=start > 0)
     update = {
         RECORDED_KEY: last_recorded_id,
         BEGAN_KEY: state.get(BEGAN_KEY, messages[-1].id if messages else ""),
@@ -66,11 +68,11 @@ def initial_state_update(brain: BrainMemory, thread: Thread, context: Context) -
         recorded = {id_key(message, unspaced_text(message)) for message in messages}  # if this goes back into a run
         earlier = [(m, to_message_leniently(m)) for m in state.get(UNRECORDED_KEY) or []]
         shown = [m for m, message in earlier if id_key(message, thread.text_of(message)) not in recorded]
-        return update | {UNRECORDED_KEY: merge_run_messages(shown, thread.originals(failed))}
+        return update | {UNRECORDED_KEY: merge_run_messages(shown, thread.originals([*failed, *handed]))}
     skipped = yield from _skipped_messages(brain, thread, start, context)
     new_ids = {message.id for message in new}
     shown = [message for message in state.get(UNRECORDED_KEY) or [] if message.id in new_ids]  # in an outage
-    return update | {UNRECORDED_KEY: skipped + shown}
+    return update | {UNRECORDED_KEY: skipped + merge_run_messages(shown, thread.originals(handed))}
 
 
 def count_recorded_at_start(brain: BrainMemory | None, thread: Thread, context: Context) -> Flow[int]:

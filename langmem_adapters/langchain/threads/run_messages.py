@@ -11,6 +11,7 @@ from langmem_adapters.keys import fingerprint
 from langmem_adapters.langchain.threads.exchanges import CHANGED_KEY, TextOf, is_dialogue
 from langmem_adapters.langchain.threads.view import Thread, is_generated_id
 from langmem_adapters.model import Message
+from langmem_adapters.recall.memories import NOTIFICATION
 
 M = TypeVar("M", Message, BaseMessage)
 
@@ -45,6 +46,19 @@ def with_lost_messages(state: Mapping[str, Any]) -> Mapping[str, Any]:
     thread = Thread(state["messages"], str(state.get(THREAD_KEY) or ""))
     current = thread.originals(thread)
     return {**state, "messages": merge_run_messages(state[UNRECORDED_KEY], current), UNRECORDED_KEY: []}
+
+
+def handed_over(new: Sequence[Message], *, follows_session: bool) -> list[Message]:
+    """The newest question and what follows it, as far as the models of other agents have seen it.
+
+    An agent that hands over ends without recording its run, and the next one may summarize it at once. If the new
+    messages of the thread follow what the session has, those of earlier runs that failed belong to it, too.
+    """
+    asked = (n for n, message in enumerate(new) if message.role == "user" and is_dialogue(message))
+    question = max((n for n in asked if not new[n].metadata.get(NOTIFICATION)), default=0)
+    seen_count = max((n + 1 for n, message in enumerate(new) if message.role == "assistant"), default=0)
+    first = 0 if follows_session else question
+    return [message for message in new[first : max(question, seen_count)] if is_dialogue(message)]
 
 
 def merge_run_messages(earlier: Sequence[M], current: Sequence[M]) -> list[M]:
