@@ -39,6 +39,11 @@ class _Keys(NamedTuple):
     content: tuple[str, ...] | None
     text: str
 
+    @property
+    def call_ids(self) -> tuple[str, ...]:
+        """The ids of its tool calls, or of the one whose result it is."""
+        return tuple(filter(None, (self.content or ())[2:]))
+
 
 class Exchange:
     """A question and what followed it; ``question`` is None if the conversation begins in the middle of an exchange."""

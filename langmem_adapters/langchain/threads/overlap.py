@@ -53,7 +53,11 @@ def existing_count(
     unpaired = [old_exchange.keys[n].text for n in old_exchange.keys.keys() - {n for n, _ in both}]
     answer_texts = old_exchange.answer_texts.intersection(unpaired)  # an agent says the same again: "Done."
     ids = {keys.id for old in old_exchanges for keys in old.keys.values() if keys.id}  # agents with tasks of their own
-    positions += [m for m, keys in new_exchange.keys.items() if keys.id in ids or keys.text in answer_texts]
+    positions += [
+        m
+        for m, keys in new_exchange.keys.items()
+        if keys.id in ids or (keys.text in answer_texts and not keys.call_ids)  # a call that did not pair is another
+    ]
     if has_other_answer(old_exchange, new_exchange) and new_exchange is not exchanges[-1]:
         positions += new_exchange.keys
     return max(covered, max(positions) + 1)

@@ -55,7 +55,7 @@ def initial_state_update(brain: BrainMemory, thread: Thread, context: Context) -
     start = yield from count_recorded_at_start(brain, thread, context)
     last_recorded_id = thread[start - 1].id if start else ""
     new = thread[start:]
-    handed = handed_over(new, follows_session=start > 0)
+    handed = handed_over(new, follows_session=bool(start) or not (messages or context.summary))
     update = {
         RECORDED_KEY: last_recorded_id,
         BEGAN_KEY: state.get(BEGAN_KEY, messages[-1].id if messages else ""),

@@ -52,7 +52,7 @@ def handed_over(new: Sequence[Message], *, follows_session: bool) -> list[Messag
     """The newest question and what follows it, as far as the models of other agents have seen it.
 
     An agent that hands over ends without recording its run, and the next one may summarize it at once. If the new
-    messages of the thread follow what the session has, those of earlier runs that failed belong to it, too.
+    messages begin where the session ends, it lacks all of them: earlier runs failed, or their agents have no memory.
     """
     asked = (n for n, message in enumerate(new) if message.role == "user" and is_dialogue(message))
     question = max((n for n in asked if not new[n].metadata.get(NOTIFICATION)), default=0)
