@@ -422,6 +422,20 @@ def test_clear_touches_only_what_is_ours(any_store: Store) -> None:
     assert any_store.get(("brain", "s")) == {"k": b"x"}
 
 
+def test_tenants_and_tags_keep_entries_apart_whatever_their_names(any_store: Store) -> None:
+    names = ("", "a", "nodes", NS[0], "entry")
+    caches: list[Any] = [ExperienceNodeCache(store=any_store, tenant=t, tag=g) for t in names for g in names]
+    for number, cache in enumerate(caches):
+        cache.set({KEY: (number, None)})
+    assert [cache.get([KEY])[KEY] for cache in caches] == list(range(len(caches)))
+    assert caches[5].get([(("a", *NS), "key")]) == {}  # the tag is no label of the graph's
+    tagged, untagged = caches[6], caches[10]
+    tagged.clear()
+    assert [number for number, cache in enumerate(caches) if not cache.get([KEY])] == [6]
+    untagged.clear()  # all tags of its tenant
+    assert [number for number, cache in enumerate(caches) if not cache.get([KEY])] == [6, *range(10, 15)]
+
+
 def test_an_entry_expires_and_is_gone() -> None:
     clock = FakeClock()
     store = MemoryStore(clock=clock)
@@ -457,6 +471,19 @@ PLANTED = [
     ext(1, "builtins", "eval", ["1"]),
     ext(0, "this_module_is_nowhere", "x", "x"),
 ]
+
+
+class Pickled:
+    """What only pickle can write."""
+
+    def __reduce__(self) -> Any:
+        return Planted, ("pickled",)
+
+
+def test_c6_a_value_is_not_pickled_to_find_out_whether_it_can_be_kept() -> None:
+    cache: Any = ExperienceNodeCache(store=MemoryStore(), types=[Pickled])
+    cache.set({KEY: (Pickled(), None)})
+    assert (cache.stats()["refused"], cache.get([KEY]), _ran) == (1, {}, [])
 
 
 @pytest.mark.parametrize("data", PLANTED)
