@@ -37,7 +37,8 @@ def query_terms(
     informative_terms = [term for term in terms if term not in stop_words]
     counts: dict[str, float] = {**Counter(informative_terms or terms)}
     plain, framing = split_framing(query)
-    asked = split_framing(asked_part(query))[0]
+    asked_text = asked_part(query)
+    asked = plain if asked_text == query else split_framing(asked_text)[0]
     asked_terms = Counter(terms if asked == plain else analyzer(asked))
     if not asked_terms.keys().isdisjoint(counts):  # otherwise what it asks about is all elsewhere
         share = min(1.0, _MAX_ASIDE_TERMS / max(1, len(counts.keys() - asked_terms)))

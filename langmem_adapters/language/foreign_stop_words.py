@@ -68,7 +68,7 @@ _OPENINGS = (  # "hoe" is an English word too, and "qui" mostly begins a relativ
     rf"(?:{'|'.join([word for word in words if word not in ('hoe', 'qui')])}) (?:{'|'.join(verbs)})"
     for words, verbs, _ in _WORD_LISTS
 )
-FOREIGN_QUESTION_OPENING = rf"\b(?:{'|'.join(_OPENINGS)})\b"
+FOREIGN_QUESTION_OPENING = f"(?:{'|'.join(_OPENINGS)})"
 """The pattern of a question word of one of these languages with a verb after it."""
 
 

@@ -21,21 +21,22 @@ from langmem_adapters.language.lists import word_set
 # How one greets and thanks, and how one says that one asks, in English, German, French, Spanish, Italian, Portuguese
 # and Dutch.
 _GREETINGS = (
-    r"\b(?:hello|hey|hi|ok|okay|please|thx|thanks(?: a lot| so much)?|thank you(?: (?:so|very) much)?"
+    r"hello|hey|hi|ok|okay|please|thx|thanks(?: a lot| so much)?|thank you(?: (?:so|very) much)?"
     r"|hallo|bitte|danke|bonjour|salut|merci|s['\u2019]il (?:te|vous) plaît|hola|gracias|por favor"
-    r"|ciao|grazie|per favore|olá|obrigad[ao]|hoi|bedankt|alsjeblieft|alstublieft)\b"
+    r"|ciao|grazie|per favore|olá|obrigad[ao]|hoi|bedankt|alsjeblieft|alstublieft"
 )
 _ASKING = (
-    r"\b(?:can|could|will|would) you (?:please )?(?:remind|tell) me\b|\bdo you (?:still )?(?:know|recall|remember)\b"
-    r"|(?:^|[.!?:,\n]) *(?:please )?(?:remind|tell) me\b|\b(?:remind|tell) me(?= (?:how|wh\w+)\b)|\blet me know\b"
-    r"|\bi (?:am wondering|was wondering|wonder|want to know|would like to know)\b|\bi['\u2019]d like to know\b"
-    r"|\b(?:(?:weißt du|wissen sie)(?: noch)?|sag(?:en sie)? mir)\b"
-    r"|\b(?:(?:kannst|könntest) du|(?:können|könnten) sie) mir (?:bitte )?sagen\b"
-    r"|\b(?:dis-moi|tu te souviens|(?:peux|pourrais)-tu me (?:dire|rappeler))\b"
-    r"|\b(?:dime|(?:puedes|podrías) (?:decirme|recordarme)|dimmi|(?:puoi|potresti) (?:dirmi|ricordarmi))\b"
-    r"|\b(?:diga-me|me diga|pode me dizer)\b|\b(?:weet je(?: nog)?|(?:kun|kan) je me (?:vertellen|zeggen))\b"
+    r"(?:can|could|will|would) you (?:please )?(?:remind|tell) me|do you (?:still )?(?:know|recall|remember)"
+    r"|(?:remind|tell) me(?= (?:how|wh\w+)\b)|let me know"
+    r"|i (?:am wondering|was wondering|wonder|want to know|would like to know)|i['\u2019]d like to know"
+    r"|(?:weißt du|wissen sie)(?: noch)?|sag(?:en sie)? mir"
+    r"|(?:(?:kannst|könntest) du|(?:können|könnten) sie) mir (?:bitte )?sagen"
+    r"|dis-moi|tu te souviens|(?:peux|pourrais)-tu me (?:dire|rappeler)"
+    r"|dime|(?:puedes|podrías) (?:decirme|recordarme)|dimmi|(?:puoi|potresti) (?:dirmi|ricordarmi)"
+    r"|diga-me|me diga|pode me dizer|weet je(?: nog)?|(?:kun|kan) je me (?:vertellen|zeggen)"
 )
-_FRAMING_PATTERN = re.compile(f"{_GREETINGS}|{_ASKING}", re.IGNORECASE)
+_TELL_ME = r"(?:^|[.!?:,\n]) *(?:please )?(?:remind|tell) me\b"
+_FRAMING_PATTERN = re.compile(rf"\b(?:{_GREETINGS}|{_ASKING})\b|{_TELL_ME}", re.IGNORECASE)
 # A question without its mark has its verb before its subject ("where did he go"), begins with "who" as a sentence, or
 # follows "tell me" or the like.
 # What tells has other clauses: "the man who sold it", "when I came", "I know what he did".
@@ -43,11 +44,11 @@ _VERBS = "am|are|can|could|did|do|does|had|has|have|is|may|might|must|should|was
 _NO_SUBJECT = r"(?!(?:a|an|and|he|her|his|i|it|its|my|our|she|that|the|their|they|this|to|we|you|your)\b)\w+"
 _QUESTION_WORDS = sorted({*FOREIGN_QUESTION_WORDS, *"how what when where whether which who whom whose why".split()})
 _OPENING_PATTERN = re.compile(
-    rf"(?:{_ASKING})\W+(?=(?:{'|'.join(_QUESTION_WORDS)})\b)"
-    rf"|(?=\b(?:what|when|where|why|how|whom)(?:['\u2019]?s| (?:(?:again|else|exactly) )?(?:{_VERBS}|about))\b"
-    rf"|\b(?:what|which|whose|how)(?: {_NO_SUBJECT}){{1,3}} (?:{_VERBS})\b"
-    rf"|\bhow many\b|\b(?:what|which) (?:kind|sort|type)s? of\b|\bwho (?:did|do|does)\b|\A\s*(?-i:[Ww]ho)\b"
-    rf"|\bdo you (?:still )?(?:know|recall|remember)\b|{FOREIGN_QUESTION_OPENING})",
+    rf"(?:\b(?:{_ASKING})\b|{_TELL_ME})\W+(?=(?:{'|'.join(_QUESTION_WORDS)})\b)"
+    rf"|(?=\b(?:(?:what|when|where|why|how|whom)(?:['\u2019]?s| (?:(?:again|else|exactly) )?(?:{_VERBS}|about))"
+    rf"|(?:what|which|whose|how)(?: {_NO_SUBJECT}){{1,3}} (?:{_VERBS})"
+    r"|how many|(?:what|which) (?:kind|sort|type)s? of|who (?:did|do|does)"
+    rf"|do you (?:still )?(?:know|recall|remember)|{FOREIGN_QUESTION_OPENING})\b|\A\s*(?-i:[Ww]ho)\b)",
     re.IGNORECASE,
 )
 _MAX_SENTENCE_WORDS = 16  # of one that says nothing but what it asks
