@@ -159,6 +159,7 @@ def blocking(flow: Callable[Concatenate[S, P], Flow[T]]) -> Callable[Concatenate
     def method(self: S, *args: P.args, **kwargs: P.kwargs) -> T:
         return run(flow(self, *args, **kwargs))
 
+    method.__annotations__ = flow.__annotations__  # from Python 3.14 on, wraps copies only what would make them
     method.__flow__ = flow  # type: ignore[attr-defined]
     return cast("Callable[Concatenate[S, P], T]", method)
 

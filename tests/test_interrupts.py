@@ -229,6 +229,7 @@ def test_j1_an_interrupt_leaves_all_of_a_write_to_memory_or_nothing() -> None:
     assert state() == after
 
 
+@_locks_are_let_go
 def test_j1_an_interrupt_leaves_an_index_in_memory_what_it_knows() -> None:
     database = Database(":memory:", schema=["CREATE TABLE t (x)"], name="t")
 

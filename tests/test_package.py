@@ -110,7 +110,7 @@ def test_the_verifier_is_loaded_by_those_alone_who_serve_by_meaning() -> None:
     loaded = (
         f"import sys, langmem_adapters.settings, langmem_adapters.langchain.cache\nprint({verifier!r} in sys.modules)"
     )
-    assert python(loaded) == "False"
+    assert python(loaded, "-W", "ignore:'asyncio.iscoroutinefunction' is deprecated:DeprecationWarning") == "False"
 
 
 @pytest.mark.parametrize("part", ["brain", "experience", "settings", "replay"])
