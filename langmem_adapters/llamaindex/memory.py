@@ -145,7 +145,7 @@ class LongTermMemoryBlock(BaseMemoryBlock[str]):
             vectors = vectors_of(url, store, embedder)
 
             def memory_of(session: str) -> LongTermMemory:
-                scope: dict[str, Any] = {"tenant": tenant, "user": user, "session": "" if user else session}
+                scope: dict[str, Any] = {"tenant": tenant, "user": user, "session": session}
                 return LongTermMemory(opened_store, lexical_index, vectors=vectors, ttl=ttl, **scope)
 
             self._memory_of = lru_cache(_MAX_OPEN_SESSIONS)(memory_of)
