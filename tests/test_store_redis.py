@@ -307,6 +307,13 @@ class TestRedisStoreOnACluster(StoreConformance):
     ) -> None:
         crowd(RedisStore(f"redis+cluster://127.0.0.1:{cluster[0].port}", prefix=key_prefix, **_FEW))
 
+    def test_who_finds_no_connection_free_is_told(self, cluster: list[RedisServer], key_prefix: str) -> None:
+        few: Any = {"max_connections": 1, "socket_timeout": 0.5, "retry_for": 0}
+        store = RedisStore(f"redis+cluster://127.0.0.1:{cluster[0].port}", prefix=key_prefix, **few)
+        with pytest.raises(StoreUnavailable, match="raise max_connections"):
+            store._wire._servers.call(store._keys.for_namespace(NS).log, lambda _: store.get(NS))
+        store.close()
+
     def test_closing_disturbs_no_call(self, cluster: list[RedisServer], key_prefix: str) -> None:
         close_beside_calls(RedisStore(f"redis+cluster://127.0.0.1:{cluster[0].port}", prefix=key_prefix))
 

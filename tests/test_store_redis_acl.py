@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import uuid
 from collections.abc import Callable, Iterator
@@ -188,6 +189,24 @@ def test_without_transactions_nothing_is_half_made(
         with pytest.raises(StoreError, match="forbids this to the user"):
             run(gather(step(store.append, (*NS, name), [("a", b"")]) for name in "ab"))
         assert not raw.keys(f"{key_prefix}*")
+
+
+def test_a_discard_that_is_refused_removes_nothing(redis_server: RedisServer, key_prefix: str) -> None:
+    login = grant(redis_server, key_prefix, tuple(command for command in COMMANDS if command != "watch"))
+    with closing(RedisStore(redis_server.url().replace("//", f"//{login}@"), prefix=key_prefix)) as store:
+        store.append(NS, [("a", b"1")])
+        with pytest.raises(StoreError, match="forbids this to the user"):
+            store.discard(NS, math.inf)
+        assert store.scan(NS).total == 1
+
+
+def test_a_write_is_not_refused_for_a_look_at_other_rows_that_is(redis_server: RedisServer, key_prefix: str) -> None:
+    login = grant(redis_server, key_prefix, tuple(command for command in COMMANDS if command != "exists"))
+    with closing(RedisStore(redis_server.url().replace("//", f"//{login}@"), prefix=key_prefix)) as store:
+        for n in range(128):  # so many that such a look comes
+            assert store.append((*NS, str(n)), [("a", b"1")], ttl=60).new == [True]
+        with pytest.raises(StoreError, match="forbids this to the user"):
+            store.recent(NS)
 
 
 def test_a_connection_asks_only_once_whether_there_are_transactions(distant: tuple[RedisStore, RoundTrips]) -> None:
