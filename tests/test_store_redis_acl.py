@@ -200,6 +200,14 @@ def test_a_discard_that_is_refused_removes_nothing(redis_server: RedisServer, ke
         assert store.scan(NS).total == 1
 
 
+def test_a_session_that_is_cleared_leaves_its_list_first(distant: tuple[RedisStore, RoundTrips]) -> None:
+    store, door = distant
+    store.append(NS, [("a", b"1")])
+    door.sent.clear()
+    store.clear(NS)
+    assert 0 < door.sent.index(b"ZREM") < door.sent.index(b"UNLINK")  # else one who writes in between may be unlisted
+
+
 def test_a_write_is_not_refused_for_a_look_at_other_rows_that_is(redis_server: RedisServer, key_prefix: str) -> None:
     login = grant(redis_server, key_prefix, tuple(command for command in COMMANDS if command != "exists"))
     with closing(RedisStore(redis_server.url().replace("//", f"//{login}@"), prefix=key_prefix)) as store:
@@ -274,6 +282,21 @@ def test_a_cluster_needs_two_more(cluster: list[RedisServer], key_prefix: str, p
     assert "forbids this to the user: grant" in short.health().problem
     assert "in a cluster +cluster|slots +command" in short.health().problem
     short.close()
+
+
+@pytest.mark.parametrize("guard", [None, {"k": None}], ids=["", "guarded"])
+def test_what_cannot_be_listed_in_a_cluster_is_no_success(
+    cluster: list[RedisServer], key_prefix: str, guard: dict[str, None] | None
+) -> None:
+    commands = tuple(command for command in CLUSTER_COMMANDS if command != "zadd")
+    name, password = grant(cluster[0], key_prefix, commands).split(":")
+    with redis.Redis(port=cluster[1].port) as raw:
+        rights = [f"+{command}" for command in commands]
+        raw.execute_command("ACL", "SETUSER", name, "reset", "on", f">{password}", f"~{key_prefix}*", *rights)
+    store = RedisStore(f"redis+cluster://{name}:{password}@127.0.0.1:{cluster[0].port}", prefix=key_prefix)
+    with pytest.raises(StoreError, match="may have been made" if guard else "forbids this to the user"):
+        store.write(NS, put={"k": b"v"}, guard=guard)
+    store.close()
 
 
 def test_what_a_node_says_to_who_asks_for_the_cluster(cluster: list[RedisServer], redis_server: RedisServer) -> None:

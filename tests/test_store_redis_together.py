@@ -325,6 +325,14 @@ def test_of_equal_ids_one_is_new(store: RedisStore, raw: Administrator) -> None:
     assert (raw.xlen(keys(store, SESSIONS[0])["log"]), raw.scard(keys(store, SESSIONS[0])["ids"])) == (1, 1)
 
 
+def test_a_repeat_is_taken_back_by_its_writer(store: RedisStore, raw: Administrator) -> None:
+    for n in range(2):
+        store.write(SESSIONS[0], put={"n": b"%d" % n}, append=[("a", b"%d" % n)])
+    names = keys(store, SESSIONS[0])
+    assert (raw.xlen(names["log"]), raw.scard(names["ids"])) == (1, 1)
+    assert [item.data for item in store.scan(SESSIONS[0]).items] == [b"0"]
+
+
 def test_of_equal_guards_one_holds(store: RedisStore) -> None:
     found = at_once([step(store.write, SESSIONS[0], put={"k": b"%d" % n}, guard={"k": None}) for n in range(20)])
     assert [each for each in found if each is None] == [None]
@@ -813,6 +821,14 @@ def test_who_finds_no_connection_free_waits_as_long_as_the_url_says(url: str, ke
         store._wire._servers.call(b"", lambda _: store.get(SESSIONS[0]))
     assert 0.3 <= time.monotonic() - began < 4  # five seconds without the option
     store.close()
+
+
+def test_who_finds_no_connection_of_a_given_client_free_is_told(redis_server: RedisServer, key_prefix: str) -> None:
+    with redis.Redis(port=redis_server.port, max_connections=1) as client:
+        store = RedisStore(client, prefix=key_prefix)
+        with pytest.raises(StoreUnavailable, match="raise max_connections"):
+            store._wire._servers.call(b"", lambda _: store.get(SESSIONS[0]))
+        assert store.get(SESSIONS[0]) == {}
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")
