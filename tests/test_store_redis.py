@@ -1273,6 +1273,13 @@ def test_a_plain_server_in_the_place_of_another(
     store.close()
 
 
+def test_a_part_is_named_as_a_whole(redis_server: RedisServer, key_prefix: str) -> None:
+    with closing(RedisStore(redis_server.url(), prefix=key_prefix)) as store:
+        for user in ("ada", "bada", "ada/x", "x/ada", "Ada", ""):
+            store.append(("brain", user, "chat"), [("a", b"")])
+        assert list(store.namespaces_naming("ada")) == [("brain", "ada", "chat")]
+
+
 def test_a_sentinel_names_the_server(redis_server: RedisServer, key_prefix: str, tmp_path: Path) -> None:
     with sentinel(redis_server, tmp_path) as port:
         for place in ("mine/2", "mine?db=2", "mine/2?sentinel_socket_timeout=5&sentinel_health_check_interval=9"):
