@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import itertools
 import os
@@ -28,6 +29,7 @@ from redis.crc import key_slot
 
 from langmem_adapters import Experience, ExperiencePool, WorkingMemory
 from langmem_adapters.errors import ConfigurationError, Conflict, StoreError, StoreUnavailable
+from langmem_adapters.flow import arun, step
 from langmem_adapters.keys import Namespace
 from langmem_adapters.protocols import Appended, Item, Listed, Page
 from langmem_adapters.stores import open_store, redis_directory, redis_log, redis_packing, redis_sentinels, redis_wire
@@ -301,6 +303,15 @@ class TestRedisStoreOnACluster(StoreConformance):
         assert len(store.recent(("p",))) == 20
         store.close()
         client.close()
+
+    def test_many_that_ask_at_once_each_ask_their_own_node(self, cluster: list[RedisServer], key_prefix: str) -> None:
+        store = RedisStore(f"redis+cluster://127.0.0.1:{cluster[0].port}", prefix=key_prefix)
+
+        async def main() -> list[Any]:
+            return await asyncio.gather(*(arun(step(store.append, ("p", str(n)), [("a", b"1")])) for n in range(40)))
+
+        assert asyncio.run(main()) == [([True], 1, {})] * 40
+        store.close()
 
     def test_more_threads_than_connections_wait_for_one_another(
         self, cluster: list[RedisServer], key_prefix: str
