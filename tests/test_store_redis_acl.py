@@ -22,8 +22,10 @@ from langmem_adapters.stores.redis import RedisStore
 from langmem_adapters.testing import FakeClock
 from tests.benchmarks.round_trips import RoundTrips
 from tests.servers import CLUSTER_COMMANDS, COMMANDS, RedisServer, redis_cluster
+from tests.waiting import until
 
 NS = ("brain", "t", "u", "s")
+NAME = "who-asks-for-the-cluster"
 DB = 3
 
 
@@ -302,11 +304,13 @@ def test_what_cannot_be_listed_in_a_cluster_is_no_success(
 def test_what_a_node_says_to_who_asks_for_the_cluster(cluster: list[RedisServer], redis_server: RedisServer) -> None:
     for place, why in (
         (f"nobody:wrong@127.0.0.1:{cluster[0].port}", "refuses the user name or password: correct them in the URL"),
-        (f"127.0.0.1:{redis_server.port}", "is no cluster: use a redis:// URL"),
+        (f"127.0.0.1:{redis_server.port}?client_name={NAME}", "is no cluster: use a redis:// URL"),
         ("127.0.0.1:1", "cannot be reached as a cluster: see whether its nodes run and form one"),
     ):
         store = RedisStore(f"redis+cluster://{place}", retry_for=0)
         with pytest.raises(StoreUnavailable, match=why):
             store.get(NS)
         assert why in store.health().problem
+        with redis.Redis(port=redis_server.port) as raw:
+            until(lambda: NAME not in [client["name"] for client in raw.client_list()])
         store.close()
