@@ -252,7 +252,8 @@ def test_dates_are_told_and_set(store: Any, clock: FakeClock) -> None:
     assert store.scan(NS).items[0].id == "a"
     store.set_dates(NS, Dates(None, 50.0))
     assert store.dates(NS).updated_at == clock() + 1  # as it was
-    store.set_dates(("no", "such"), Dates(1.0, None))
+    for dates in (Dates(1.0, None), Dates(None, 50.0)):
+        store.set_dates(("no", "such"), dates)
     assert ("no", "such") not in set(store.namespaces())
     assert store.recent(("no",)) == []
 

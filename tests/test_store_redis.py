@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import itertools
 import os
@@ -28,6 +29,7 @@ from redis.crc import key_slot
 
 from langmem_adapters import Experience, ExperiencePool, WorkingMemory
 from langmem_adapters.errors import ConfigurationError, Conflict, StoreError, StoreUnavailable
+from langmem_adapters.flow import arun, step
 from langmem_adapters.keys import Namespace
 from langmem_adapters.protocols import Appended, Item, Listed, Page
 from langmem_adapters.stores import open_store, redis_directory, redis_log, redis_packing, redis_sentinels, redis_wire
@@ -302,10 +304,26 @@ class TestRedisStoreOnACluster(StoreConformance):
         store.close()
         client.close()
 
+    def test_many_that_ask_at_once_each_ask_their_own_node(self, cluster: list[RedisServer], key_prefix: str) -> None:
+        store = RedisStore(f"redis+cluster://127.0.0.1:{cluster[0].port}", prefix=key_prefix)
+
+        async def main() -> list[Any]:
+            return await asyncio.gather(*(arun(step(store.append, ("p", str(n)), [("a", b"1")])) for n in range(40)))
+
+        assert asyncio.run(main()) == [([True], 1, {})] * 40
+        store.close()
+
     def test_more_threads_than_connections_wait_for_one_another(
         self, cluster: list[RedisServer], key_prefix: str
     ) -> None:
         crowd(RedisStore(f"redis+cluster://127.0.0.1:{cluster[0].port}", prefix=key_prefix, **_FEW))
+
+    def test_who_finds_no_connection_free_is_told(self, cluster: list[RedisServer], key_prefix: str) -> None:
+        few: Any = {"max_connections": 1, "socket_timeout": 0.5, "retry_for": 0}
+        store = RedisStore(f"redis+cluster://127.0.0.1:{cluster[0].port}", prefix=key_prefix, **few)
+        with pytest.raises(StoreUnavailable, match="raise max_connections"):
+            store._wire._servers.call(store._keys.for_namespace(NS).log, lambda _: store.get(NS))
+        store.close()
 
     def test_closing_disturbs_no_call(self, cluster: list[RedisServer], key_prefix: str) -> None:
         close_beside_calls(RedisStore(f"redis+cluster://127.0.0.1:{cluster[0].port}", prefix=key_prefix))
@@ -1264,6 +1282,13 @@ def test_a_plain_server_in_the_place_of_another(
     with pytest.raises(StoreError, match=said):
         store.get(NS)
     store.close()
+
+
+def test_a_part_is_named_as_a_whole(redis_server: RedisServer, key_prefix: str) -> None:
+    with closing(RedisStore(redis_server.url(), prefix=key_prefix)) as store:
+        for user in ("ada", "bada", "ada/x", "x/ada", "Ada", ""):
+            store.append(("brain", user, "chat"), [("a", b"")])
+        assert list(store.namespaces_naming("ada")) == [("brain", "ada", "chat")]
 
 
 def test_a_sentinel_names_the_server(redis_server: RedisServer, key_prefix: str, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import uuid
 from collections.abc import Callable, Iterator
@@ -21,8 +22,10 @@ from langmem_adapters.stores.redis import RedisStore
 from langmem_adapters.testing import FakeClock
 from tests.benchmarks.round_trips import RoundTrips
 from tests.servers import CLUSTER_COMMANDS, COMMANDS, RedisServer, redis_cluster
+from tests.waiting import until
 
 NS = ("brain", "t", "u", "s")
+NAME = "who-asks-for-the-cluster"
 DB = 3
 
 
@@ -190,6 +193,32 @@ def test_without_transactions_nothing_is_half_made(
         assert not raw.keys(f"{key_prefix}*")
 
 
+def test_a_discard_that_is_refused_removes_nothing(redis_server: RedisServer, key_prefix: str) -> None:
+    login = grant(redis_server, key_prefix, tuple(command for command in COMMANDS if command != "watch"))
+    with closing(RedisStore(redis_server.url().replace("//", f"//{login}@"), prefix=key_prefix)) as store:
+        store.append(NS, [("a", b"1")])
+        with pytest.raises(StoreError, match="forbids this to the user"):
+            store.discard(NS, math.inf)
+        assert store.scan(NS).total == 1
+
+
+def test_a_session_that_is_cleared_leaves_its_list_first(distant: tuple[RedisStore, RoundTrips]) -> None:
+    store, door = distant
+    store.append(NS, [("a", b"1")])
+    door.sent.clear()
+    store.clear(NS)
+    assert 0 < door.sent.index(b"ZREM") < door.sent.index(b"UNLINK")  # else one who writes in between may be unlisted
+
+
+def test_a_write_is_not_refused_for_a_look_at_other_rows_that_is(redis_server: RedisServer, key_prefix: str) -> None:
+    login = grant(redis_server, key_prefix, tuple(command for command in COMMANDS if command != "exists"))
+    with closing(RedisStore(redis_server.url().replace("//", f"//{login}@"), prefix=key_prefix)) as store:
+        for n in range(128):  # so many that such a look comes
+            assert store.append((*NS, str(n)), [("a", b"1")], ttl=60).new == [True]
+        with pytest.raises(StoreError, match="forbids this to the user"):
+            store.recent(NS)
+
+
 def test_a_connection_asks_only_once_whether_there_are_transactions(distant: tuple[RedisStore, RoundTrips]) -> None:
     store, door = distant
     before = door.count, door.sent.count(b"MULTI")
@@ -257,14 +286,31 @@ def test_a_cluster_needs_two_more(cluster: list[RedisServer], key_prefix: str, p
     short.close()
 
 
+@pytest.mark.parametrize("guard", [None, {"k": None}], ids=["", "guarded"])
+def test_what_cannot_be_listed_in_a_cluster_is_no_success(
+    cluster: list[RedisServer], key_prefix: str, guard: dict[str, None] | None
+) -> None:
+    commands = tuple(command for command in CLUSTER_COMMANDS if command != "zadd")
+    name, password = grant(cluster[0], key_prefix, commands).split(":")
+    with redis.Redis(port=cluster[1].port) as raw:
+        rights = [f"+{command}" for command in commands]
+        raw.execute_command("ACL", "SETUSER", name, "reset", "on", f">{password}", f"~{key_prefix}*", *rights)
+    store = RedisStore(f"redis+cluster://{name}:{password}@127.0.0.1:{cluster[0].port}", prefix=key_prefix)
+    with pytest.raises(StoreError, match="may have been made" if guard else "forbids this to the user"):
+        store.write(NS, put={"k": b"v"}, guard=guard)
+    store.close()
+
+
 def test_what_a_node_says_to_who_asks_for_the_cluster(cluster: list[RedisServer], redis_server: RedisServer) -> None:
     for place, why in (
         (f"nobody:wrong@127.0.0.1:{cluster[0].port}", "refuses the user name or password: correct them in the URL"),
-        (f"127.0.0.1:{redis_server.port}", "is no cluster: use a redis:// URL"),
+        (f"127.0.0.1:{redis_server.port}?client_name={NAME}", "is no cluster: use a redis:// URL"),
         ("127.0.0.1:1", "cannot be reached as a cluster: see whether its nodes run and form one"),
     ):
         store = RedisStore(f"redis+cluster://{place}", retry_for=0)
         with pytest.raises(StoreUnavailable, match=why):
             store.get(NS)
         assert why in store.health().problem
+        with redis.Redis(port=redis_server.port) as raw:
+            until(lambda: NAME not in [client["name"] for client in raw.client_list()])
         store.close()

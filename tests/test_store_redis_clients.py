@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -220,18 +220,23 @@ class Closed(redis.Connection):
 
     is_closing = False
 
-    def check_health(self) -> None:
+    def send_packed_command(self, command: Iterable[bytes], check_health: bool = True) -> None:
+        super().send_packed_command(map(self.send_part, command), check_health)  # type: ignore[no-untyped-call]
+
+    def send_part(self, part: bytes) -> bytes:
         if self.is_closing:
             self.disconnect()  # type: ignore[no-untyped-call]  # redis-py has it so
+        return part
 
 
 class HungUpOn(Closed):
     """As redis-py tells what the server did."""
 
-    def check_health(self) -> None:
-        super().check_health()
+    def send_part(self, part: bytes) -> bytes:
         if self.is_closing:
+            self.disconnect()  # type: ignore[no-untyped-call]
             raise redis.ConnectionError("Connection closed by server.")
+        return part
 
 
 @pytest.fixture

@@ -382,7 +382,7 @@ def test_aof_with_kill_9(start_redis: Callable[..., RedisServer], fsync: str) ->
 @pytest.mark.parametrize("size", [n * redis_wire._PART_BYTES + rest for n in (1, 2) for rest in (-1, 0, 1)])
 def test_a_large_request_goes_in_parts_and_whole(size: int) -> None:
     class Recorder:
-        def send_packed_command(self, parts: Sequence[bytes]) -> None:
+        def send_packed_command(self, parts: Sequence[bytes], *, check_health: bool) -> None:  # noqa: ARG002 - not its concern
             self.parts = list(map(bytes, parts))
 
     recorder, request = Recorder(), os.urandom(size)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import redis
+from redis.exceptions import OutOfMemoryError
 
 from langmem_adapters import BrainMemory, Message, Sessions, Settings, WorkingMemory
 from langmem_adapters.errors import StoreError, StoreUnavailable
@@ -180,6 +181,11 @@ def test_a_writer_does_not_wait_for_a_server_that_has_become_a_replica_before_it
 def test_a_look_that_was_torn_is_repeated(store: RedisStore, room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
     store.write(NS, put={"last": b"b"}, append=[("a", b""), ("b", b"")])
     room.end()
+    is_torn = False
+    try:
+        room.raw.pipeline().ping().execute()
+    except OutOfMemoryError:  # Valkey takes reads into a transaction while it is full
+        is_torn = True
     transact = redis_wire._transact
     changes = iter([True])
 
@@ -192,8 +198,7 @@ def test_a_look_that_was_torn_is_repeated(store: RedisStore, room: Room, monkeyp
 
     monkeypatch.setattr(redis_wire, "_transact", overtaken)
     page = store.scan(NS, keys=["last"])
-    was_torn = not next(changes, False)  # Valkey takes reads into a transaction while it is full
-    assert [item.id for item in page.items] == (["b"] if was_torn else ["a", "b"])
+    assert [item.id for item in page.items] == (["b"] if is_torn else ["a", "b"])
     assert page.total == len(page.items)
 
 

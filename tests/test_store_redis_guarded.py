@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import socket
 import threading
 import weakref
 from collections.abc import Callable, Sequence
@@ -111,6 +112,38 @@ def test_one_that_was_overtaken_is_made_once(
     store.write(NS, **new("a", append=[("e", b"")]))
     assert next(tries) == 2
     assert raw.xlen(keys(store, NS)["log"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("why", "told"),
+    [
+        ("its owner closes it", "the value 'a' was changed by another writer"),
+        ("a health check fails", "did not confirm a guarded write"),
+    ],
+)
+def test_one_whose_connection_is_lost_meanwhile_overwrites_nobody(
+    redis_server: RedisServer, key_prefix: str, why: str, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    conflict, tries = redis_guarded._Write.conflict, count()
+    with redis.Redis(port=redis_server.port, health_check_interval=3600) as client:
+        store = RedisStore(client, prefix=key_prefix)
+        store.write(NS, put={"a": b"old"})
+
+        def be_cut_off(write: Any, values: Any) -> Conflict | None:
+            if next(tries) == 0:
+                RedisStore(redis_server.url(), prefix=key_prefix).write(NS, put={"a": b"theirs"})
+                (connection,) = client.connection_pool._in_use_connections
+                if why == "its owner closes it":
+                    client.close()
+                else:
+                    connection.next_health_check = 0
+                    connection._sock.shutdown(socket.SHUT_RDWR)
+            return conflict(write, values)
+
+        monkeypatch.setattr(redis_guarded._Write, "conflict", be_cut_off)
+        with pytest.raises(StoreError, match=told):
+            store.write(NS, put={"a": b"mine"}, guard={"a": b"old"})
+        assert store.get(NS) == {"a": b"theirs"}
 
 
 def test_who_has_the_turn_sends_until_its_own_is_sent(store: RedisStore) -> None:

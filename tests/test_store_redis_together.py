@@ -37,8 +37,9 @@ from langmem_adapters.stores.redis_connections import FIFOPool, LastUses, OwnCon
 from langmem_adapters.stores.redis_packing import PLACEHOLDER, pack, pack_in_python, template
 from langmem_adapters.testing import FakeClock
 from langmem_adapters.working import WorkingMemory
-from tests.servers import RedisServer
+from tests.servers import COMMANDS, RedisServer
 from tests.test_store_redis import Administrator, Counting, keys, on_threads, proxy, raw, url
+from tests.test_store_redis_acl import grant
 from tests.test_store_redis_faults import Line
 from tests.waiting import until
 
@@ -261,6 +262,22 @@ def test_what_comes_after_a_refusal_is_no_answer_of_the_next(store: RedisStore, 
     assert second == ([0], None)
 
 
+def test_transactions_that_are_forbidden_in_use_are_noticed_by_one_exchange(
+    redis_server: RedisServer, key_prefix: str
+) -> None:
+    login = grant(redis_server, key_prefix, COMMANDS)
+    url = redis_server.url().replace("//", f"//{login}@")
+    with redis.Redis(port=redis_server.port) as raw:
+        store = RedisStore(url, prefix=key_prefix, max_connections=1)
+        store.append(SESSIONS[0], [])
+        raw.execute_command("ACL", "SETUSER", login.partition(":")[0], "-multi")
+        for session in SESSIONS[:2]:
+            answers = at_once([step(store.write, session, put={str(n): b""}) for n in range(20)])
+            assert {type(answer) for answer in answers} == {StoreError}
+        store.close()
+        assert raw.exists(keys(store, SESSIONS[1])["val"]) == 0
+
+
 @pytest.mark.parametrize("is_queued", [True, False])
 def test_a_refusal_is_not_kept_until_garbage_is_collected(
     store: RedisStore, raw: Administrator, is_queued: bool
@@ -306,6 +323,14 @@ def test_of_equal_ids_one_is_new(store: RedisStore, raw: Administrator) -> None:
     winner = next(n for n, appended in enumerate(found) if appended.new == [True])
     assert item.data == str(winner).encode()
     assert (raw.xlen(keys(store, SESSIONS[0])["log"]), raw.scard(keys(store, SESSIONS[0])["ids"])) == (1, 1)
+
+
+def test_a_repeat_is_taken_back_by_its_writer(store: RedisStore, raw: Administrator) -> None:
+    for n in range(2):
+        store.write(SESSIONS[0], put={"n": b"%d" % n}, append=[("a", b"%d" % n)])
+    names = keys(store, SESSIONS[0])
+    assert (raw.xlen(names["log"]), raw.scard(names["ids"])) == (1, 1)
+    assert [item.data for item in store.scan(SESSIONS[0]).items] == [b"0"]
 
 
 def test_of_equal_guards_one_holds(store: RedisStore) -> None:
@@ -577,6 +602,23 @@ def test_a_connection_that_was_interrupted_before_it_chose_its_database_is_never
     store.close()
 
 
+def test_who_is_interrupted_as_it_connects_cuts_off_nobody_else(
+    redis_server: RedisServer, key_prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with redis.Redis.from_url(redis_server.url()) as client:
+        in_use = client.connection_pool.get_connection()
+        in_use.send_command("PING")
+        with monkeypatch.context() as patch:
+            patch.setattr(AbstractConnection, "connect", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                RedisStore(client, prefix=key_prefix).get(SESSIONS[0])
+        assert in_use.read_response() == b"PONG"
+        client.connection_pool.release(in_use)
+
+
 def test_nobody_waits_for_a_connection_that_is_at_hand(url: str, key_prefix: str) -> None:
     store = RedisStore(url, prefix=key_prefix, max_connections=2, socket_timeout=5, retry_for=0)
     numbers = itertools.count()
@@ -752,6 +794,41 @@ def test_closing_in_the_middle_of_a_call_closes_its_connection_after_it(one: Red
     connection, answer = one._wire._servers.call(b"", close_and_ask)
     assert answer == b"PONG"
     assert connection._sock is None
+
+
+def test_who_loses_a_connection_cuts_off_nobody_else(url: str, key_prefix: str) -> None:
+    mine = RedisStore(url, prefix=key_prefix, retry_for=0)
+
+    def be_hung_up_on(_: Any) -> None:
+        raise redis.ConnectionError("hung up")
+
+    def ask_beside_it(connection: Any) -> Any:
+        connection.send_command("PING")
+        with pytest.raises(redis.ConnectionError):
+            mine._wire._servers.call(b"", be_hung_up_on)
+        return connection.read_response()
+
+    assert mine._wire._servers.call(b"", ask_beside_it) == b"PONG"
+    mine.close()
+
+
+@pytest.mark.parametrize("option", ["socket_timeout", "timeout"])
+def test_who_finds_no_connection_free_waits_as_long_as_the_url_says(url: str, key_prefix: str, option: str) -> None:
+    store = RedisStore(f"{url}?{option}=0.3", prefix=key_prefix, max_connections=1, retry_for=0)
+    store.append(SESSIONS[0], [])
+    began = time.monotonic()
+    with pytest.raises(StoreUnavailable, match="raise max_connections"):
+        store._wire._servers.call(b"", lambda _: store.get(SESSIONS[0]))
+    assert 0.3 <= time.monotonic() - began < 4  # five seconds without the option
+    store.close()
+
+
+def test_who_finds_no_connection_of_a_given_client_free_is_told(redis_server: RedisServer, key_prefix: str) -> None:
+    with redis.Redis(port=redis_server.port, max_connections=1) as client:
+        store = RedisStore(client, prefix=key_prefix)
+        with pytest.raises(StoreUnavailable, match="raise max_connections"):
+            store._wire._servers.call(b"", lambda _: store.get(SESSIONS[0]))
+        assert store.get(SESSIONS[0]) == {}
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")

@@ -40,13 +40,17 @@ def call_with_connection(pool: ConnectionPool, exchange: Callable[[Any], T]) -> 
     """Call ``exchange`` with a connection of a pool."""
     connection = _connected(pool, pool.get_connection)
 
+    def attempt() -> T:
+        connection.check_health()  # here alone: it may connect anew, and so end a transaction
+        return exchange(connection)
+
     def drop(error: Exception) -> None:
         connection.disconnect()
         if not is_down(error):
             raise error
 
     try:
-        return connection.retry.call_with_retry(lambda: exchange(connection), drop)  # type: ignore[no-any-return]
+        return connection.retry.call_with_retry(attempt, drop)  # type: ignore[no-any-return]
     except BaseException as error:
         try:
             _disconnect_unless_reusable(connection, error)
@@ -57,6 +61,12 @@ def call_with_connection(pool: ConnectionPool, exchange: Callable[[Any], T]) -> 
         raise
     finally:
         pool.release(connection)
+
+
+def is_open(connection: Any) -> bool:
+    """Whether redis-py would send something over the connection that there is, and not over a new one."""
+    plain_connection = getattr(connection, "_conn", connection)  # of a client with a cache
+    return getattr(plain_connection, "_sock", connection) is not None  # redis-py 7 has no public name for it
 
 
 def _connected(pool: ConnectionPool, connect: Callable[[], Any]) -> Any:
@@ -238,6 +248,7 @@ class OwnConnections:
         hand: list[Any] = []
         try:
             connection = self._borrow(hand)
+            connection.check_health()
             answer = exchange(connection)
             if not self._keep_borrowed or connection.should_reconnect():  # the latter if all were closed meanwhile
                 hand[0] = None

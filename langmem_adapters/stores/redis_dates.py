@@ -40,7 +40,7 @@ def discard(wire: Wire, redis_keys: NamespaceKeys, before: float) -> bool:
     try:
         return _discard(wire, redis_keys, before, reads_row=reads_row)
     except StoreUnavailable as error:
-        if wire.one_slot or not reads_row or not isinstance(error.__cause__, AskError):
+        if not isinstance(error.__cause__, AskError):
             raise
         return _discard(wire, redis_keys, before, reads_row=False)  # the row has moved to another node
 

@@ -55,7 +55,17 @@ def cluster_factory(nodes: Iterable[Address], options: dict[str, Any]) -> Callab
     options = {"require_full_coverage": False, **options}  # the servers tell themselves what they do not serve
     _check_options(options)
     startup_nodes = [ClusterNode(host, port) for host, port in nodes]  # type: ignore[no-untyped-call]
-    return lambda: RedisCluster(startup_nodes=startup_nodes, **options)
+
+    def make() -> RedisCluster:
+        try:
+            return RedisCluster(startup_nodes=startup_nodes, **options)
+        except BaseException:  # the connections to those that answered, such as a server that is no cluster, stay open
+            for node in startup_nodes:
+                if node.redis_connection is not None:
+                    node.redis_connection.close()
+            raise
+
+    return make
 
 
 def primary_pool(

@@ -21,7 +21,7 @@ from langmem_adapters.concurrency.breaker import GRACE_SECONDS, Breaker
 from langmem_adapters.errors import Conflict, StoreError, StoreUnavailable
 from langmem_adapters.flow import Answer, Step
 from langmem_adapters.stores.redis_client import Link
-from langmem_adapters.stores.redis_connections import RESP2, LastUses
+from langmem_adapters.stores.redis_connections import RESP2, LastUses, is_open
 from langmem_adapters.stores.redis_errors import DRIVER_ERRORS, Translation, is_full, translate
 from langmem_adapters.stores.redis_outage import LOST_CONNECTION_ERRORS, Retries, is_temporary
 from langmem_adapters.stores.redis_packing import pack
@@ -160,10 +160,8 @@ class Wire:
 
     def checked(self, replies: list[Any]) -> list[Any] | StoreError:
         """These replies, or the error of the first that is one."""
-        for reply in replies:
-            if isinstance(reply, Exception):
-                return self._to_store_error(reply)
-        return replies
+        error = next((reply for reply in replies if isinstance(reply, Exception)), None)
+        return replies if error is None else self._to_store_error(error)
 
     def transact_watched_unchecked(
         self, key: bytes, reads: Sequence[bytes], decide: Callable[[list[Any]], Sequence[bytes] | None]
@@ -180,11 +178,10 @@ class Wire:
             except BaseException:
                 connection.disconnect()  # it may still watch
                 raise
+            if not is_open(connection):  # another thread has closed it: a new one would watch nothing
+                raise WatchError
             try:
                 return self._transact(connection, commands)
-            except ResponseError:
-                connection.disconnect()  # if MULTI itself was refused, it still watches
-                raise
             except LOST_CONNECTION_ERRORS as error:
                 if not commands:
                     raise
@@ -277,7 +274,7 @@ def _read_transaction(connection: Any, count: int) -> list[Any]:
     if replies[-1] is None:
         raise WatchError
     if isinstance(replies[-1], Exception):  # one command was refused, so none was executed
-        if not isinstance(replies[-1], ExecAbortError):  # else EXEC is unknown, and all that follows would be queued
+        if not isinstance(replies[-1], ExecAbortError):  # else it may still watch, or queue all that follows
             connection.disconnect()
         reason = next(str(reply) for reply in replies if isinstance(reply, Exception)).partition(_DISCARD_PREFIX)[2]
         if reason:
@@ -310,11 +307,9 @@ def _pipeline_unchecked(connection: Any, commands: Sequence[bytes]) -> list[Any]
 
 def _send(connection: Any, request: bytes) -> None:
     """Send a large request in parts, as a socket's timeout is for all that it is given at once."""
-    parts: Sequence[bytes | memoryview] = (request,)
-    if len(request) > _PART_BYTES:
-        view = memoryview(request)
-        parts = [view[start : start + _PART_BYTES] for start in range(0, len(view), _PART_BYTES)]
-    connection.send_packed_command(parts)
+    view = memoryview(request)
+    parts = [view[start : start + _PART_BYTES] for start in range(0, len(view), _PART_BYTES)]
+    connection.send_packed_command(parts, check_health=False)  # it was checked as it was borrowed
 
 
 def _read_replies(connection: Any, count: int) -> list[Any]:
