@@ -1273,6 +1273,28 @@ def test_c4_what_each_call_gave_is_told_by_its_id_or_else_by_its_place(ids: tupl
     assert inner.asked == 2
 
 
+def test_c4_ids_of_a_user_interface_do_not_change_the_key() -> None:
+    """AG-UI's workflow writes them into the messages; results of the browser's tools are a user's, beside no call."""
+    inner = Scripted()
+    llm = cached(inner)
+
+    def conversation(id_: str, *results: str) -> list[ChatMessage]:
+        calls = [{"id": f"{id_}{n}", "name": "ask", "arguments": f'{{"n": {n}}}'} for n in (1, 2)]
+        asked = ChatMessage("<tool_call>…", role="assistant", additional_kwargs={"id": id_, "ag_ui_tool_calls": calls})
+        told = [
+            ChatMessage(said, additional_kwargs={"id": f"{id_}-{said}", "tool_call_id": f"{id_}{n}"})
+            for n, said in zip((1, 2), results, strict=True)
+        ]
+        return [ChatMessage("Hi", additional_kwargs={"id": id_}), asked, *told]
+
+    for id_ in ("a", "b"):
+        llm.chat(conversation(id_, "yes", "no"))
+    assert inner.asked == 1
+    first, second = conversation("a", "no", "yes")[2:]
+    llm.chat([*conversation("a", "yes", "no")[:2], second, first])  # said to the other call
+    assert inner.asked == 2
+
+
 def test_a_request_that_is_no_data_goes_by_the_cache(caplog: pytest.LogCaptureFixture) -> None:
     inner = Scripted()
     llm = cached(inner)

@@ -59,7 +59,9 @@ _CLIENT_HEADERS = frozenset({"content-type", "user-agent", "x-goog-api-client", 
 # Fields that count although they are not dumped: how prompts are made, and where BedrockConverse asks.
 _UNDUMPED_FIELDS = frozenset({"completion_to_prompt", "messages_to_prompt", "output_parser", "query_wrapper_prompt"})
 _UNDUMPED_FIELDS |= {"endpoint_url", "region_name"}
-_COST_KEYS = frozenset({"cache_control", "usage"})  # in a message: what it takes to make an answer, not which
+# In a message: its id, as a user interface has it (AG-UI), and what it takes to make an answer, not which.
+_UNASKED_KEYS = frozenset({"cache_control", "id", "usage"})
+_UI_CALLS_KEY = "ag_ui_tool_calls"  # where AG-UI's workflow repeats the calls of a message, or has them alone
 _MANY_MESSAGES = 100  # whose key takes some 5 ms, and a hop to a worker thread 0.1 ms
 _SMALL_BLOCKS = (TextBlock, ThinkingBlock, ToolCallBlock, CachePoint)
 
@@ -103,14 +105,15 @@ def _keyed_request(llm: LLM, model: Any, key: str, question: str, kwargs: Mappin
 def chat_key(llm: LLM, messages: Sequence[ChatMessage], kwargs: Mapping[str, Any], model: Any = None) -> str:
     """The key of a chat with a model, of which ``model`` is the data: 32 hexadecimal digits, which tell nothing.
 
-    Ids of tool calls and of thoughts, the order in which the tools of one message ended, the tokens of earlier answers,
-    marks for the provider's cache, API keys, timeouts and retries do not change it. Everything else does: the model and
-    its parameters, messages with the content of their files, tools, formats. Raises SerializationError for a request
-    that cannot be told from another, or that continues what the provider keeps of earlier calls.
+    Ids of messages, of tool calls and of thoughts, the order in which the tools of one message ended, the tokens of
+    earlier answers, marks for the provider's cache, API keys, timeouts and retries do not change it. Everything else
+    does: the model and its parameters, messages with the content of their files, tools, formats. Raises
+    SerializationError for a request that cannot be told from another, or that continues what the provider keeps of
+    earlier calls.
     """
     _check_complete(llm, kwargs)
-    data = [without_thought_ids(to_message(_without_costs(message)).to_data()) for message in messages]
-    data = with_numbered_calls(_in_call_order(data))
+    data = [without_thought_ids(to_message(_as_asked(message)).to_data()) for message in messages]
+    data = with_numbered_calls(_in_call_order(data), [call for message in messages for call in _ui_calls(message)])
     contents = (content for message in messages for content in (message.blocks, message.additional_kwargs) if content)
     file_hashes = [_file_hash(path) for content in contents for path in _file_paths(content)]
     files = (file_hashes,) if file_hashes else ()
@@ -135,15 +138,20 @@ def _in_call_order(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [message for _, run in runs for message in sorted(run, key=call_position)]
 
 
-def _without_costs(message: ChatMessage) -> ChatMessage:
-    """A message without what Anthropic's model writes into it: the tokens of a stream, and with ``cache_idx`` marks.
+def _as_asked(message: ChatMessage) -> ChatMessage:
+    """A message without its id, and without what Anthropic's model writes into it: a stream's tokens, and marks.
 
     A hit took no tokens, and does not mark what the provider is to cache, so the next turn would not be the same.
     """
-    if _COST_KEYS.isdisjoint(message.additional_kwargs):  # copying each message takes half as long again as its key
+    if _UNASKED_KEYS.isdisjoint(message.additional_kwargs):  # copying each message takes half as long again as its key
         return message
-    kwargs = {name: value for name, value in message.additional_kwargs.items() if name not in _COST_KEYS}
+    kwargs = {name: value for name, value in message.additional_kwargs.items() if name not in _UNASKED_KEYS}
     return message.model_copy(update={"additional_kwargs": kwargs})
+
+
+def _ui_calls(message: ChatMessage) -> list[dict[str, Any]]:
+    calls = message.additional_kwargs.get(_UI_CALLS_KEY)
+    return [call for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
 
 
 def model_key(llm: LLM) -> str:

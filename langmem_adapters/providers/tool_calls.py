@@ -11,7 +11,9 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-_CALL_LIST_KEYS = frozenset({"tool_calls", "invalid_tool_calls", "tool_call_chunks", "reasoning_details"})
+_CALL_LIST_KEYS = frozenset(
+    {"ag_ui_tool_calls", "invalid_tool_calls", "reasoning_details", "tool_call_chunks", "tool_calls"}
+)
 _CALL_ID_KEYS = frozenset({"tool_call_id", "call_id", "tool_use_id"})
 _CALL_TYPES = frozenset(
     {"custom_tool_call", "function", "function_call", "invalid_tool_call", "tool_call", "tool_call_chunk", "tool_use"}
@@ -37,9 +39,12 @@ def are_complete(args: str | None) -> bool:
         return False
 
 
-def with_numbered_calls(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Messages with their tool calls numbered in order, as models make up new ids each time."""
-    ids = call_ids([call for message in messages for call in message.get("tool_calls", ())])
+def with_numbered_calls(
+    messages: list[dict[str, Any]], other_calls: Iterable[Mapping[str, Any]] = ()
+) -> list[dict[str, Any]]:
+    """Messages with their tool calls, and others that they mention, numbered in order, as models make up new ids."""
+    calls = [call for message in messages for call in message.get("tool_calls", ())]
+    ids = call_ids([*calls, *other_calls])
     return replace_call_ids(messages, {id_: f"call {n}" for n, id_ in enumerate(ids)}) if ids else messages
 
 
