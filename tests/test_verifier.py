@@ -1652,7 +1652,7 @@ def test_texts_that_have_no_word_in_common_are_soon_told_apart() -> None:
     half = len(words) // 2
     start = time.process_time()
     assert not VERIFIER(" ".join(words[:half]), " ".join(words[half:]), cosine=0.9).accepted
-    assert time.process_time() - start < 0.25
+    assert time.process_time() - start < 0.5  # 0.15; when each word was compared with each, 0.8
 
 
 # --- tuning -------------------------------------------------------------------------------------------------
