@@ -596,6 +596,8 @@ MINUTES = "Write the minutes of this meeting{}: Ola wants a bigger budget, and K
         ("persons", "Wo ist Ihr Hund?", "Wo ist ihr Hund?"),
         ("complements", "I stopped to smoke", "I stopped smoking"),
         ("complements", "I used to swim at night", "I am used to swimming at night"),
+        ("complements", "What is the town where she lives?", "What is the town where she used to live?"),
+        ("complements", "Who tries new dishes here?", "Who used to try new dishes here?"),
         ("manner", "Give a short guide to knots", "Give a step by step guide to knots"),
         ("degree", "What is a good lens for birds?", "What is a better lens for birds?"),
         ("plurals", "What is the highest peak in Togo?", "What are the highest peaks in Togo?"),

@@ -230,10 +230,12 @@ def complements(left: Reading, right: Reading, alignment: Alignment) -> str:
     if one and other and one != other:
         return refusal("complements", one, other)
     unmatched = chain.from_iterable(unmatched_words(left, right, alignment))
-    is_past_habit = "used to" in one ^ other and all(word.text in {"use", "used"} for word in unmatched)
+    is_past_habit = "used to" in one ^ other and all(word.text in _HABIT_WORDS for word in unmatched)
     return refusal("complements", ["used to"], ()) if is_past_habit else ""
 
 
+_HABIT_WORDS = word_set("use used live lives try tries")
+"""Words of "used to", and forms of a verb that have different stems: "lives" may be of "life", and "tries" is short."""
 _TWO_COMPLEMENT_VERBS = frozenset(map(stem_of, ("stop", "remember", "forget", "regret", "used")))
 
 
