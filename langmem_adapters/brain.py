@@ -41,14 +41,16 @@ class BrainMemory(Shared, Remembering, Reflection):
         store, session: Where the session is kept, and its id: any text that is not empty.
         user, tenant: The owner of the session; sessions of other owners are never seen.
         memory_k: How many of the newest messages :meth:`window` shows, and with ``long_term`` how many are kept.
-        long_term: Takes the messages that leave the window. Without it, they stay in the history (see ``archive``).
+        long_term: Takes the messages beyond ``memory_k``, or with ``summarize_at`` those that were summarised. Without
+            it, they stay in the history (see ``archive``).
         model: Writes summaries, titles and the like: any LangChain or LlamaIndex model, or a function from prompt
             to text. Each method that needs a model also accepts another one.
         summarize_at: With a model: when the messages exceed this many tokens, the oldest are summarised, so that
             half as many tokens stay. None: only :meth:`summarize` makes a summary.
         summarize_in: "background" (a worker thread, after the write has returned) or "inline" (before it returns).
         max_summary_tokens: The longest summary, in tokens. A longer answer costs a second call, to shorten it.
-        max_tokens: The longest window, in tokens; None: only ``memory_k`` bounds it. It also caps ``summarize_at``.
+        max_tokens: The longest window, in tokens; None: only ``memory_k`` bounds it. It also caps ``summarize_at``, but
+            alone moves nothing to ``long_term``.
         archive: Whether messages are kept after they have been summarised: in ``long_term`` if there is one, else in
             the history, outside the window. False: they are deleted.
         counter: Counts tokens; default: an estimate by characters.

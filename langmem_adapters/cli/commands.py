@@ -70,7 +70,7 @@ def existing_settings(url: str | None, tenant: str | None) -> Settings:
     settings = settings_for(url, tenant)
     path = store_file(settings)
     if path is not None and not path.exists():
-        raise StoreUnavailable(f"there is no file {path} yet: say with --url where the memory is kept")
+        raise StoreUnavailable(f"there is no file {path} yet: give the URL of the store where the memory is")
     return settings
 
 

@@ -106,7 +106,8 @@ class BrainMemoryMiddleware(AgentMiddleware[Any, Any, Any], Shared):
             ``lambda runtime: runtime.server_info.user.identity`` in a LangGraph server with users. Default: the
             context's ``user_id``; its ``session_id``, else the thread's id (with ``"|tools"`` appended for an agent
             that another agent's tool calls); no tenant. A run for which a function finds none is refused.
-        long_term: Whether messages that leave the window move to their user's memory. Each run needs a user then.
+        long_term: Whether messages beyond ``memory_k``, or with ``model`` those that were summarised, move to their
+            user's memory. Each run needs a user then.
         recall_k: How many memories a model call is shown at most; 0: none.
         memory_k: How many messages a model call is shown at most.
         max_tokens: Tokens of system message, memory and messages together; None: ``memory_k`` alone limits them. Memory
